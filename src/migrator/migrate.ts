@@ -10,7 +10,7 @@ import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { isDue, migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { crdCreated } from "./listed-storage.ts";
-import { crdResourceOf } from "../resources/request-resource.ts";
+import { servedByCrd } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 import { assertOfCrd, conversionOf, withStatusOf } from "./crd-options.ts";
@@ -36,11 +36,10 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   }
   const run = withStatusOf(await unlessPruneProven(context, crd), crd);
   const conversion = conversionOf(run.options, crd);
-  const resource = (): ServedResource => ({ ...crdResourceOf(crd), kind: crd.spec.names.kind });
   if (options.dryRun) {
-    return isDue(run.options, crd) ? dryRun(run, resource(), conversion) : nothingToDo(crd);
+    return isDue(run.options, crd) ? dryRun(run, servedByCrd(crd), conversion) : nothingToDo(crd);
   }
-  return options.crdMode === "rewrite" ? migrateBuiltIn(run, resource(), crd) : migrateCrd(run, crd);
+  return options.crdMode === "rewrite" ? migrateBuiltIn(run, servedByCrd(crd), crd) : migrateCrd(run, crd);
 }
 
 /** The run looks for the CRD while it writes; giving its Lease up may take long. */

@@ -38,6 +38,7 @@ export async function rewriteAll(
     ...context,
     resource,
     kind: resource.kind,
+    scope: resource.scope,
     otherVersions: [],
     pageSize: context.options.pageSize,
     dryRun: context.options.dryRun,

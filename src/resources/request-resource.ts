@@ -1,6 +1,7 @@
 import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
 import type { Resource } from "../kube/resources.ts";
+import type { ServedResource } from "./migratable.ts";
 
 /**
  * Where the requests for a CRD's objects go.
@@ -15,4 +16,13 @@ export function crdResourceOf(crd: CustomResourceDefinition): Resource {
     );
   }
   return { group: crd.spec.group, version, resource: crd.spec.names.plural };
+}
+
+/**
+ * The same, with what a run without a freeze is told of the CRD.
+ * @throws as {@link crdResourceOf}
+ */
+export function servedByCrd(crd: CustomResourceDefinition): ServedResource {
+  const { names, scope } = crd.spec;
+  return { ...crdResourceOf(crd), kind: names.kind, scope };
 }

@@ -1,5 +1,5 @@
 import { findCrd } from "../resources/read-crd.ts";
-import { crdResourceOf } from "../resources/request-resource.ts";
+import { servedByCrd } from "../resources/request-resource.ts";
 import { findResource } from "../resources/served-resource.ts";
 import { withoutFreeze } from "../migrator/migrate-built-in.ts";
 import type { RunContext } from "../migrator/run-context.ts";
@@ -18,8 +18,6 @@ export async function verify(context: RunContext, name: string): Promise<Verific
   const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
   const crdName = crd?.metadata.name;
   const resource =
-    crd === undefined
-      ? await retrier.run(() => findResource(client, name, { signal }), signal)
-      : { ...crdResourceOf(crd), kind: crd.spec.names.kind };
+    crd === undefined ? await retrier.run(() => findResource(client, name, { signal }), signal) : servedByCrd(crd);
   return withoutFreeze(context, { resource, crdName, work: new VerifyRun(context, resource, crdName) });
 }

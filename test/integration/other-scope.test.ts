@@ -19,19 +19,19 @@ async function leave(kind: TestKind, name: string, namespace?: string): Promise<
   await controlPlane.stored.writeKey(key, JSON.stringify({ ...kind.object(name, "v1alpha1"), metadata }));
 }
 
-/** A stale CRD of one object, beside which an earlier CRD of the other scope left one. */
-async function withLeftover(scope: "Cluster" | "Namespaced"): Promise<TestKind> {
+/** A stale CRD of one object, beside which an earlier CRD of the other scope left one, by default of another name. */
+async function withLeftover(scope: "Cluster" | "Namespaced", name = "left"): Promise<TestKind> {
   const kind = new TestKind("scope");
   const shape: Partial<CrdShape> = { scope };
   await cluster.createCrd(kind, { ...shape, storage: "v1alpha1" });
   const metadata = scope === "Cluster" ? { name: "real" } : { name: "real", namespace: "default" };
   await api.create(kind.resource("v1alpha1"), { ...kind.object("real", "v1alpha1"), metadata });
-  await leave(kind, "left", scope === "Cluster" ? "default" : undefined);
+  await leave(kind, name, scope === "Cluster" ? "default" : undefined);
   // From a change of its versions on, the API server has the objects of a CRD from etcd, as after a restart.
   await cluster.setVersions(kind, { ...shape, storage: "v1" });
   const seen = async (): Promise<boolean> => {
     const { items } = await api.listMetadata(kind.resource("v1"), { limit: 500 });
-    return items.some(({ metadata: { name } }) => name === "left");
+    return items.some(({ metadata: { uid } }) => uid === `left-${name}`);
   };
   await eventually(seen, "a list shows what was left");
   return kind;
@@ -56,6 +56,33 @@ parallel("an object that an earlier, namespaced CRD left is named, and nothing i
 
 parallel("an object that an earlier, cluster-scoped CRD left is named, and nothing is pruned", async (t) => {
   await assertRefused(t, await withLeftover("Namespaced"), /left it without a namespace, and the CRD is namespaced/);
+});
+
+/** Runs that freeze nothing: what they say of the objects, and that the one that was left is named in time. */
+async function assertNamed(t: Test, kind: TestKind, reason: RegExp): Promise<void> {
+  const flags = ["--settle", "1s", "-o", "json", "--max-idle", "20s"];
+  for (const args of [
+    ["migrate", "--dry-run", "-o", "json"],
+    ["reencrypt", "--assume-config-rolled-out", ...flags],
+    ["verify", ...flags],
+  ]) {
+    const { code, stderr, stdout } = await cluster.ksvm([...args, kind.name]);
+    t.equal(code, 3, `${args.join(" ")}: ${stdout} ${stderr}`);
+    t.match(stdout, reason, args.join(" "));
+  }
+}
+
+parallel("a run without a freeze names an object that an earlier, namespaced CRD left", async (t) => {
+  await assertNamed(
+    t,
+    await withLeftover("Cluster"),
+    /left it in namespace \\"default\\", and the CRD is cluster-scoped/,
+  );
+});
+
+parallel("a run without a freeze names an object without a namespace beside one of the same name", async (t) => {
+  const kind = await withLeftover("Namespaced", "real");
+  await assertNamed(t, kind, /left it without a namespace, and the CRD is namespaced/);
 });
 
 parallel("the scope of a CRD cannot change, and a CRD that is deleted takes its objects with it", async (t) => {

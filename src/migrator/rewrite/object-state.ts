@@ -40,8 +40,8 @@ export async function readObjectState(
     // What is absent from a page that another one follows may be on that one.
     throw new KsvmError("ApiRequestFailed", `Cannot look for "${name}" at ${path}: the list is not complete`);
   }
-  // An aggregated API server may ignore the field selector.
-  const found = page.items.find((item) => item.name === name);
+  // A list over all namespaces shows those of each. An aggregated API server may ignore the field selector, and leave out what the path says.
+  const found = page.items.find((item) => item.name === name && (item.namespace ?? namespace) === namespace);
   return stateOf(found, sought);
 }
 
