@@ -9,6 +9,7 @@ import type { JsonObject } from "../api/json-fields.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
+import { droppingWrites } from "../resources/request-resource.ts";
 import { StartAgain } from "../retry/start-again.ts";
 
 /** What must stay true of a CRD from the proof of the freeze until storedVersions is pruned. */
@@ -76,6 +77,10 @@ function brokenVersions(expected: CrdExpectation, crd: CustomResourceDefinition)
   if (!servedVersionsOf(crd).includes(requestVersion)) {
     const text = `version "${requestVersion}", which this run reads and writes, is no longer served`;
     return new KsvmError("VersionNotServed", `Cannot continue with "${name}": ${text}; nothing was pruned`);
+  }
+  const dropping = droppingWrites(crd, requestVersion);
+  if (dropping !== undefined) {
+    return dropping;
   }
   if (!isDeepStrictEqual(conversionBesidesBundle(crd), conversion)) {
     const text = "its spec.conversion changed, and an API server may still convert objects as before";

@@ -4,11 +4,20 @@ import { resourceNameOf } from "../api/migration.ts";
 import { KsvmError } from "../errors.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import type { ServedResource } from "../resources/migratable.ts";
+import { droppingWrites } from "../resources/request-resource.ts";
 import type { StartAgain } from "../retry/start-again.ts";
 import { CrdLooks } from "./crd-looks.ts";
 import { unlistedStorage } from "./foreign-prunes.ts";
 import { changedDuringRun } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
+
+/** What a {@link ListedStorage} is told of the run. */
+export interface ListedStorageOptions {
+  /** Whether it knows the CRD; else none may be there. @default true */
+  readonly isThere?: boolean;
+  /** The version that it writes through. @default it is not looked whether that keeps all fields */
+  readonly requestVersion?: string;
+}
 
 /**
  * Of a CRD that is only rewritten, other clients write storedVersions, and may take the storage version out at any time: then no object
@@ -23,16 +32,17 @@ export class ListedStorage {
   readonly #crdName: string;
   readonly #looks: CrdLooks;
   readonly #isThere: boolean;
+  readonly #requestVersion: string | undefined;
   readonly #abort = new AbortController();
   /** The CRD as a look showed it last. */
   #seen: CustomResourceDefinition | undefined;
   /** Why no object is written any more. */
   #stopped: Error | undefined;
 
-  /** @param isThere whether the run knows the CRD; else none may be there. @default true */
-  constructor(context: RunContext, crdName: string, isThere = true) {
+  constructor(context: RunContext, crdName: string, { isThere = true, requestVersion }: ListedStorageOptions = {}) {
     this.#crdName = crdName;
     this.#isThere = isThere;
+    this.#requestVersion = requestVersion;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
     this.#looks = new CrdLooks({ ...context, signal }, crdName, (crd) => this.#saw(crd));
   }
@@ -40,7 +50,7 @@ export class ListedStorage {
   /**
    * To be awaited before an object is written: resolves where a look saw the storage version listed a moment ago, and what confirms
    * the Lease of the run has passed.
-   * @throws {KsvmError} ResourceNotMigratable where it is not listed; CrdReplaced where a CRD is there that was not; as `CrdLooks.recent()`.
+   * @throws {KsvmError} ResourceNotMigratable where it is not listed, or as {@link droppingWrites}; CrdReplaced where a CRD is there that was not; as `CrdLooks.recent()`.
    * @throws {StartAgain} where it changed, or how objects are converted.
    * @throws what `confirm` throws.
    */
@@ -75,9 +85,13 @@ export class ListedStorage {
 
   #saw(crd: CustomResourceDefinition): void {
     this.#stopped ??= this.#isThere
-      ? (unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd))
+      ? (unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd) ?? this.#droppingWrites(crd))
       : crdCreated(this.#crdName);
     this.#seen = crd;
+  }
+
+  #droppingWrites(crd: CustomResourceDefinition): KsvmError | undefined {
+    return this.#requestVersion === undefined ? undefined : droppingWrites(crd, this.#requestVersion);
   }
 
   #changedFrom(before: CustomResourceDefinition, crd: CustomResourceDefinition): StartAgain | undefined {
@@ -119,7 +133,10 @@ export async function whileListed<T>(
   if (crdName === undefined && !resource.group.includes(".")) {
     return await work(context, fence);
   }
-  const listed = new ListedStorage(context, resourceNameOf(resource), crdName !== undefined);
+  const listed = new ListedStorage(context, resourceNameOf(resource), {
+    isThere: crdName !== undefined,
+    requestVersion: resource.version,
+  });
   const both: Fence = () => listed.passed(fence);
   try {
     return await work({ ...context, client: context.client.fencedBy(both) }, both, listed);

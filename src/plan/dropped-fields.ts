@@ -1,5 +1,6 @@
 import { type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
-import { type JsonObject, listIn, objectIn } from "../api/json-fields.ts";
+import { listIn, objectIn } from "../api/json-fields.ts";
+import { prunedFields, schemaOf } from "../api/pruned-fields.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import { losesConversion, strategyOf, targetVersionOf } from "./version-changes.ts";
 
@@ -10,9 +11,6 @@ export interface DroppedField {
   /** The versions whose schema has it. */
   readonly versions: readonly string[];
 }
-
-/** A schema may refer to no other one, so its depth is that of the text; deeper ones than any real schema are not looked into. */
-const MAX_DEPTH = 64;
 
 /**
  * Fields of the versions that objects may be stored in which the schema of the file's storage version does not have: the API server prunes
@@ -29,46 +27,9 @@ export function droppedFieldsOf(manifest: CrdManifest, live: CustomResourceDefin
   }
   const versions = new Map<string, string[]>();
   for (const name of storedVersionsOf(live)) {
-    for (const path of missingFrom(target, schemaOf(live.spec.versions, name), 0)) {
+    for (const path of prunedFields(target, schemaOf(live.spec.versions, name))) {
       versions.set(path, [...(versions.get(path) ?? []), name]);
     }
   }
   return [...versions].map(([path, names]) => ({ path, versions: names }));
-}
-
-function schemaOf(versions: readonly unknown[], name: string | undefined): JsonObject | undefined {
-  const version = versions.map(objectIn).find((one) => one?.["name"] === name);
-  return objectIn(objectIn(version?.["schema"])?.["openAPIV3Schema"]);
-}
-
-/** The paths of fields that `known` describes, and `target` does not let through. */
-function missingFrom(target: JsonObject | undefined, known: JsonObject | undefined, depth: number): readonly string[] {
-  if (target === undefined || known === undefined || depth > MAX_DEPTH) {
-    return [];
-  }
-  const fields = Object.entries(objectIn(known["properties"]) ?? {}).flatMap(([name, schema]) => {
-    const there = objectIn(target["properties"])?.[name] ?? target["additionalProperties"];
-    const isThere = there !== undefined && there !== false;
-    const isKept = isThere || keepsUnknown(target) || (IMPLICIT.has(name) && (depth === 0 || isEmbedded(target)));
-    return isKept ? below(name, missingFrom(objectIn(there), objectIn(schema), depth + 1)) : [name];
-  });
-  const inEach = (field: "items" | "additionalProperties"): readonly string[] =>
-    missingFrom(objectIn(target[field]), objectIn(known[field]), depth + 1);
-  return [...fields, ...below("[]", inEach("items")), ...below("*", inEach("additionalProperties"))];
-}
-
-function below(parent: string, paths: readonly string[]): readonly string[] {
-  return paths.map((path) => (path.startsWith("[]") ? `${parent}${path}` : `${parent}.${path}`));
-}
-
-/** Every object has them, whether or not a schema describes them. */
-const IMPLICIT = new Set(["apiVersion", "kind", "metadata"]);
-
-function isEmbedded(schema: JsonObject): boolean {
-  return schema["x-kubernetes-embedded-resource"] === true;
-}
-
-/** Of what it describes, too, unknown fields are pruned. */
-function keepsUnknown(schema: JsonObject): boolean {
-  return schema["x-kubernetes-preserve-unknown-fields"] === true;
 }

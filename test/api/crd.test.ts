@@ -1,6 +1,8 @@
 import tap from "tap";
 
 import {
+  type CustomResourceDefinition,
+  fieldsLostThrough,
   isClean,
   requestVersionOf,
   servedVersionsOf,
@@ -69,6 +71,49 @@ const requestCases: readonly [versions: readonly string[], request: string | und
 for (const [versions, request] of requestCases) {
   await tap.test(`requestVersionOf() is ${request} when the versions are ${versions.join()}`, (t) => {
     t.equal(requestVersionOf(crdWith({ versions })), request);
+    t.end();
+  });
+}
+
+const NARROW = { spec: { type: "object", properties: { size: { type: "integer" } } } };
+const WIDE = { spec: { type: "object", properties: { size: { type: "integer" }, extra: { type: "integer" } } } };
+
+/** A CRD that does not serve its storage version v3, with a schema for each version. */
+function withSchemas(
+  schemas: Readonly<Record<string, object>>,
+  more: Partial<CustomResourceDefinition["spec"]> = {},
+): CustomResourceDefinition {
+  const crd = crdWith({ versions: ["v1", "v2", "v3+-"] });
+  const versions = crd.spec.versions.map((version) => {
+    const properties = schemas[version.name];
+    return properties === undefined
+      ? version
+      : { ...version, schema: { openAPIV3Schema: { type: "object", properties } } };
+  });
+  return { ...crd, spec: { ...crd.spec, ...more, versions } };
+}
+
+for (const { title, crd, request, lost } of [
+  { title: "one that keeps all", crd: withSchemas({ v1: NARROW, v2: WIDE, v3: WIDE }), request: "v2", lost: [] },
+  { title: "the first", crd: withSchemas({ v1: NARROW, v2: NARROW, v3: WIDE }), request: "v1", lost: ["spec.extra"] },
+  { title: "the first without schemas", crd: withSchemas({}), request: "v1", lost: [] },
+  {
+    title: "the first where a webhook converts",
+    crd: withSchemas({ v1: NARROW, v2: WIDE, v3: WIDE }, { conversion: { strategy: "Webhook" } }),
+    request: "v1",
+    lost: [],
+  },
+  {
+    title: "the first where nothing is pruned",
+    crd: withSchemas({ v1: NARROW, v2: WIDE, v3: WIDE }, { preserveUnknownFields: true }),
+    request: "v1",
+    lost: [],
+  },
+]) {
+  await tap.test(`requestVersionOf() is ${title}, where the storage version is not served`, (t) => {
+    t.equal(requestVersionOf(crd), request);
+    t.same(fieldsLostThrough(crd, request), lost);
+    t.same(fieldsLostThrough(crd, "v3"), []);
     t.end();
   });
 }

@@ -5,6 +5,7 @@ import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { brokenExpectation, type CrdExpectation } from "../../src/freeze/crd-expectation.ts";
 import { StartAgain } from "../../src/retry/start-again.ts";
+import { crdLacking } from "../api/crd-lacking.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
 const OWNER = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
@@ -115,3 +116,14 @@ for (const [name, crd] of harmless) {
     t.end();
   });
 }
+
+await tap.test(
+  "brokenExpectation() is that the version of the requests lacks fields of the storage version",
+  async (t) => {
+    const expected = { ...EXPECTED, requestVersion: "v1", conversion: { strategy: "None" } };
+    const traits: CrdTraits = { metadata: { annotations: FROZEN } };
+    t.equal(brokenExpectation(expected, crdLacking(0, traits)), undefined);
+    const broken = { code: "ResourceNotMigratable", message: /version "v1" lacks spec\.f0/ };
+    t.match(brokenExpectation(expected, crdLacking(1, traits)), broken);
+  },
+);

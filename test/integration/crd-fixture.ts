@@ -16,6 +16,8 @@ export interface CrdShape {
   readonly conversion?: object;
   /** The schema of `spec`. @default anything goes */
   readonly specSchema?: object;
+  /** That of single versions, by their names. @default that of `specSchema` */
+  readonly specSchemas?: Readonly<Record<string, object>>;
   /** Of the CRD. @default none */
   readonly annotations?: Readonly<Record<string, string>>;
 }
@@ -73,12 +75,15 @@ export class TestKind {
 export function versionsOf(shape: CrdShape) {
   const { versions = ["v1alpha1", "v1"], unserved = [] } = shape;
   const open = { type: "object", "x-kubernetes-preserve-unknown-fields": true };
-  const schema = { type: "object", properties: { spec: shape.specSchema ?? open, status: open } };
+  const schemaOf = (name: string) => {
+    const spec = shape.specSchemas?.[name] ?? shape.specSchema ?? open;
+    return { type: "object", properties: { spec, status: open } };
+  };
   return versions.map((name) => ({
     name,
     served: !unserved.includes(name),
     storage: name === shape.storage,
-    schema: { openAPIV3Schema: schema },
+    schema: { openAPIV3Schema: schemaOf(name) },
     ...(shape.statusSubresource === true ? { subresources: { status: {} } } : {}),
   }));
 }

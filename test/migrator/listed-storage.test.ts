@@ -6,6 +6,7 @@ import type { Fence } from "../../src/kube/transport-options.ts";
 import { ListedStorage, whileListed } from "../../src/migrator/listed-storage.ts";
 import type { RunContext } from "../../src/migrator/run-context.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
+import { crdLacking } from "../api/crd-lacking.ts";
 import { crdWith } from "../api/crd-with.ts";
 import { ManualClock } from "../manual-clock.ts";
 
@@ -30,7 +31,10 @@ class Rewritten {
     const retrier = new Retrier({ clock, random: () => 0.5 });
     const { signal } = new AbortController();
     this.#parts = { client, clock, retrier, signal };
-    this.listed = new ListedStorage(this.context(), crdWith({}).metadata.name, isThere);
+    this.listed = new ListedStorage(this.context(), crdWith({}).metadata.name, {
+      isThere,
+      requestVersion: "v1",
+    });
   }
 
   /** @param fencedBy told of what its client is fenced by */
@@ -286,5 +290,18 @@ await tap.test(
     t.same(told, ["Lease", "Lease"]);
     const builtIn = { resource: { ...widgets, group: "apps" }, crdName: undefined, fence };
     t.same(await whileListed(context, builtIn, async (...given) => given), [context, fence]);
+  },
+);
+
+await tap.test(
+  "ListedStorage lets nothing be written in a version that comes to lack fields of the storage version",
+  async (t) => {
+    const run = new Rewritten();
+    run.crd = crdLacking(0);
+    await run.listed.look();
+    await t.resolves(run.mayWrite());
+    run.crd = crdLacking(1);
+    await run.clock.advance(10_000);
+    await t.rejects(run.mayWrite(), { code: "ResourceNotMigratable", message: /version "v1" lacks spec\.f0/ });
   },
 );

@@ -34,6 +34,8 @@ function dropped(
   return droppedFieldsOf(manifest, crd).map(({ path, versions: names }) => `${path} ${names.join(",")}`);
 }
 
+const OPEN = { "x-kubernetes-preserve-unknown-fields": true };
+
 const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string[]])[] = [
   ["the same schema", spec({ a: TEXT }), spec({ a: TEXT, b: TEXT }), []],
   ["a field", spec({ a: TEXT, b: TEXT }), spec({ a: TEXT }), ["spec.b v1"]],
@@ -70,6 +72,27 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
     spec({ pod: objectOf({ kind: TEXT, spec: TEXT }) }),
     spec({ pod: objectOf({}, { "x-kubernetes-embedded-resource": true }) }),
     ["spec.pod.spec v1"],
+  ],
+  [
+    "what every embedded object has, where it is none any more",
+    spec({ pod: objectOf({}, { "x-kubernetes-embedded-resource": true }) }),
+    spec({ pod: objectOf({}) }),
+    ["spec.pod.apiVersion v1", "spec.pod.kind v1", "spec.pod.metadata v1"],
+  ],
+  ["what is kept unknown, and not any more", spec({}, OPEN), spec({ a: TEXT }), ["spec.* v1"]],
+  ["what is kept unknown below a field", spec({}, OPEN), spec({ a: objectOf({}) }, OPEN), ["spec.a.* v1"]],
+  [
+    "what is kept unknown in a list",
+    spec({ a: { items: OPEN } }),
+    spec({ a: { items: objectOf({}) } }),
+    ["spec.a[].* v1"],
+  ],
+  ["nothing of what both keep unknown", spec({ a: TEXT }, OPEN), spec({}, OPEN), []],
+  [
+    "nothing of metadata, whatever is said of it",
+    objectOf({ metadata: objectOf({ name: TEXT }) }),
+    objectOf({ metadata: objectOf({}) }),
+    [],
   ],
 ];
 

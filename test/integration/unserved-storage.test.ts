@@ -1,0 +1,67 @@
+import t from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { decodeStored } from "../control-plane/decode-stored.ts";
+import { assertNoTraces } from "./assert-no-traces.ts";
+import { Cluster } from "./cluster.ts";
+import { type CrdShape, GROUP, TestKind } from "./crd-fixture.ts";
+import { parallel } from "./parallel.ts";
+
+const cluster = await Cluster.start(t);
+
+const INTEGER = { type: "integer" };
+const NARROW = { type: "object", properties: { size: INTEGER } };
+const WIDE = { type: "object", properties: { size: INTEGER, extra: INTEGER } };
+const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
+
+/** Objects as v1alpha1 and as v1, which is the storage version, and then not served any more. Those of v1 have `spec.extra`. */
+async function withUnserved(word: string, shape: Omit<CrdShape, "storage">): Promise<TestKind> {
+  const kind = new TestKind(word);
+  const { api } = cluster;
+  await cluster.createCrd(kind, { ...shape, storage: "v1alpha1" });
+  await api.create(kind.resource("v1alpha1"), kind.object("old", "v1alpha1"));
+  await cluster.setVersions(kind, { ...shape, storage: "v1" });
+  await api.create(kind.resource("v1"), { ...kind.object("new", "v1"), spec: { size: 3, extra: 7 } });
+  t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 1 });
+  await cluster.setVersions(kind, { ...shape, storage: "v1", unserved: ["v1"] });
+  await cluster.waitForVersion(kind, "v1", false);
+  return kind;
+}
+
+/** The spec of the object that was created in v1, as etcd has it. */
+async function specOfNew({ plural }: TestKind): Promise<unknown> {
+  const stored = await cluster.controlPlane.stored.storedObjects(GROUP, plural);
+  return stored.filter(({ name }) => name === "new").map(({ raw }) => (decodeStored(raw) as { spec: unknown }).spec);
+}
+
+const RUNS = [
+  ["migrate"],
+  ["migrate", "--force"],
+  ["migrate", "--dry-run"],
+  ["reencrypt", "--assume-config-rolled-out", "--settle", "1s"],
+  ["verify", "--settle", "1s"],
+];
+
+parallel(
+  "no run writes through a version whose schema lacks fields of a storage version that is not served",
+  async (t) => {
+    const kind = await withUnserved("narrow", { specSchemas: { v1alpha1: NARROW, v1: WIDE } });
+    for (const args of RUNS) {
+      const { code, stderr } = await cluster.ksvm([...args, kind.name]);
+      t.equal(code, 1, args.join(" "));
+      t.match(stderr, /version "v1alpha1" lacks spec\.extra.*set served: true on "v1"/, args.join(" "));
+      t.same(await specOfNew(kind), [{ size: 3, extra: 7 }], args.join(" "));
+    }
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+    await assertNoTraces(t, cluster, kind);
+  },
+);
+
+parallel("migrate goes through a served version that has all fields of the storage version", async (t) => {
+  const specSchemas = { v1alpha1: NARROW, v1beta1: WIDE, v1: WIDE };
+  const kind = await withUnserved("wide", { specSchemas, versions: VERSIONS });
+  const { code, stderr } = await cluster.migrate([kind.name]);
+  t.equal(code, 0, stderr);
+  t.same(await specOfNew(kind), [{ size: 3, extra: 7 }]);
+  t.same(await cluster.storedAs(kind), { v1: 2 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+});
