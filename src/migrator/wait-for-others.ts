@@ -46,7 +46,7 @@ export async function waitForOthers(context: RunContext, options: WaitForOthersO
 
   function throwIfSpent(failure: unknown): void {
     if (retrier.remainingMs(failure, since) <= 0) {
-      const text = `Cannot continue with "${name}": still failing after the freeze was lifted to wait: ${messageOf(failure)}`;
+      const text = `Cannot continue with "${name}": what it waited for still fails: ${messageOf(failure)}`;
       throw new KsvmError("RetryBudgetExceeded", text, { cause: failure });
     }
   }

@@ -47,3 +47,12 @@ await tap.test(
     await t.rejects(looksOf(overloaded("120"), [overloaded("120")], 50_000), { code: "RetryBudgetExceeded" });
   },
 );
+
+await tap.test(
+  "a wait that ends says what still fails, and nothing of a freeze, which not every run has",
+  async (t) => {
+    const message = 'Cannot continue with "widgets.example.com": what it waited for still fails: hangs';
+    const hangs = Array.from({ length: 30 }, () => new Error("hangs"));
+    await t.rejects(looksOf(new Error("hangs"), hangs, 10_000), { code: "RetryBudgetExceeded", message });
+  },
+);
