@@ -17,7 +17,7 @@ import {
   objectPath,
 } from "../../kube/resources.ts";
 import { keptReasonOf, MAX_NAMED_OBJECTS, type ObjectFailure } from "./counts.ts";
-import { reasonOf } from "./failure-reason.ts";
+import { isOfTheObject, reasonOf } from "./failure-reason.ts";
 import { rewriteObject } from "./rewrite.ts";
 import type { ObjectOutcome, RewriteContext } from "./rewrite-context.ts";
 
@@ -45,7 +45,14 @@ export interface WayOfPass {
 
 /** How often an object is read again that others write at the same time. */
 const MAX_TRIES = 5;
+/** How often a patch is sent that fails with a plain 500, which may come from the object: over some seconds. */
+const MAX_FAULTS = 5;
 const NOT_AS_WANTED = "a dry run shows that the API server, or what it asks, would change something else";
+
+/** What the patch of one object keeps failing with, where other requests may not. */
+class PatchFault extends Error {
+  override readonly name = "PatchFault";
+}
 
 type Attempt =
   | { readonly outcome: ObjectOutcome }
@@ -101,6 +108,9 @@ export class FieldsConversion {
       try {
         return await this.#attempt(context, object, conflict !== undefined);
       } catch (error) {
+        if (error instanceof PatchFault) {
+          return { reason: reasonOf(error.cause) };
+        }
         const kind = failureKindOf(error);
         if (kind === undefined) {
           throw error;
@@ -169,7 +179,10 @@ async function read(context: RewriteContext, { name, namespace, uid }: ListedObj
   return itemsOf(body, path).find(({ metadata }) => metadata.uid === uid)?.metadata;
 }
 
-/** A merge patch with uid and resourceVersion; a list that it carries replaces the one that there is. */
+/**
+ * A merge patch with uid and resourceVersion; a list that it carries replaces the one that there is.
+ * @throws {PatchFault} where it keeps failing, and the object may be why
+ */
 async function patch(
   { dryRun, kind, pacer, resource, retrier, signal, transport, waitSignal }: RewriteContext,
   { name, namespace, uid, resourceVersion }: ObjectMeta,
@@ -190,7 +203,15 @@ async function patch(
     const { body } = await transport.request<PartialObjectMetadata>(request);
     return writtenIn(body, { verb: "patch", path, name, dryRun });
   };
-  return (await retrier.run(() => pacer.observe(send), waitSignal)).metadata;
+  let faults = 0;
+  const sendAgain = async (): Promise<PartialObjectMetadata> => {
+    try {
+      return await pacer.observe(send);
+    } catch (error) {
+      throw isOfTheObject(error) && ++faults >= MAX_FAULTS ? new PatchFault("", { cause: error }) : error;
+    }
+  };
+  return (await retrier.run(sendAgain, waitSignal)).metadata;
 }
 
 /** Whether nothing of the metadata differs but the entries, and those are as wanted. A change of the spec shows in the generation. */

@@ -74,6 +74,7 @@ async function convert(t: Test, behaviour: Behaviour) {
       : sendJson(response, 200, { kind: "PartialObjectMetadata", metadata: isDryRun ? patched : stored });
   });
   const clock = new FakeClock();
+  const startedAt = clock.monotonic();
   const context: RewriteContext = {
     transport: server.transport(),
     clock,
@@ -96,7 +97,7 @@ async function convert(t: Test, behaviour: Behaviour) {
       ? "list"
       : `${headers["content-type"] === APPLY_PATCH ? "apply" : "merge"}${query.get("dryRun") ?? ""}`,
   );
-  return { outcome, report, sent, server, stored: () => stored };
+  return { outcome, report, sent, server, stored: () => stored, tookMs: clock.monotonic() - startedAt };
 }
 
 await tap.test(
@@ -198,4 +199,14 @@ await tap.test("FieldsConversion rewrites as usual where the patch is refused", 
   t.match(outcome, { kind: "migrated" });
   t.same(sent, ["list", "mergeAll", "apply"]);
   t.match(report, { converted: 0, kept: 1, keptObjects: [{ reason: "refused" }] });
+});
+
+await tap.test("FieldsConversion leaves an object to the usual rewrite whose patch keeps failing", async (t) => {
+  const { outcome, report, stored, tookMs } = await convert(t, { refuse: () => 500 });
+  t.strictSame(outcome, { kind: "migrated", changed: false });
+  t.match(report, { converted: 0, kept: 1, keptObjects: [{ name: "a", reason: "refused" }] });
+  t.strictSame(stored().managedFields, [ENTRY]);
+  t.ok(tookMs < 60_000, `after ${tookMs} ms`);
+  const twice = await convert(t, { refuse: (count) => (count <= 2 ? 500 : undefined) });
+  t.match(twice.report, { converted: 1, kept: 0 }, "a fault that passes is nothing to give up for");
 });
