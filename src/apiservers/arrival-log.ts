@@ -36,7 +36,8 @@ export interface LeaseEvent {
  * more than once, as from two watches.
  */
 export class ArrivalLog {
-  #standing: ReadonlyMap<string, ListedLease> = new Map();
+  /** Those of the list, and of API servers that joined since, as they were then. */
+  #standing = new Map<string, ListedLease>();
   readonly #facts = new Set<string>();
   #gaps = 0;
   #newest = "";
@@ -66,6 +67,8 @@ export class ArrivalLog {
       this.#note(`left ${key}`, `the API server of identity Lease ${lease.name} left`);
     } else if (before === undefined) {
       this.#note(`joined ${key}`, `the API server of identity Lease ${lease.name} joined`);
+      // Of two watches, the slower one tells this again, from the first holder on.
+      this.#standing.set(key, { ...lease, isOver: false });
     } else if (before.holder !== lease.holder) {
       this.#note(`holder ${key} ${lease.holder}`, `another API server took identity Lease ${lease.name} over`);
     } else if (before.isOver && before.renewTime !== lease.renewTime) {

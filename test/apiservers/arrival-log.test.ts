@@ -63,6 +63,23 @@ for (const { title, events, changes, said } of [
     said: /^the API server of identity Lease gone, which had expired, lives$/,
   },
   {
+    title: "counts another API server that holds the Lease of one that joined",
+    events: [
+      JOINED,
+      { type: "MODIFIED", lease: lease("c", RENEWED) },
+      { type: "MODIFIED", lease: lease("c", { holder: "c_2", renewTime: LATER }) },
+      { type: "MODIFIED", lease: lease("c", { holder: "c_2" }) },
+    ],
+    changes: 2,
+    said: /^another API server took identity Lease c over$/,
+  },
+  {
+    title: "counts once what two watches tell of one that joined, the slower one from the beginning",
+    events: [JOINED, { type: "MODIFIED", lease: lease("c", { holder: "c_2" }) }, JOINED],
+    changes: 2,
+    said: /^another API server took identity Lease c over$/,
+  },
+  {
     title: "counts no change of an expired Lease that is not renewed",
     events: [{ type: "MODIFIED", lease: lease("gone") }],
     changes: 0,
