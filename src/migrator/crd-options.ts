@@ -2,7 +2,7 @@ import { type CustomResourceDefinition, hasStatusSubresource, movesFields, stora
 import { KsvmError } from "../errors.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { apiVersionOf } from "../kube/resources.ts";
-import { FieldsConversion, newFieldsReport } from "./rewrite/convert-fields.ts";
+import { type Converted, FieldsConversion } from "./rewrite/convert-fields.ts";
 import type { MigrationOptions, RunContext } from "./run-context.ts";
 
 /**
@@ -43,14 +43,14 @@ export function assertOfCrd(
 
 /**
  * What converts managedFields in a run on a CRD; `undefined` where the run is not to.
- * @param report goes on with what an earlier attempt of the run counted
+ * @param converted by earlier attempts of the run. @default none
  * @throws {KsvmError} ResourceNotMigratable where a webhook converts the objects: a path in one version may be another one in the
  *   next, and only the webhook knows.
  */
 export function conversionOf(
   { convertsFields }: Pick<MigrationOptions, "convertsFields">,
   crd: CustomResourceDefinition,
-  report = newFieldsReport(),
+  converted?: Converted,
 ): FieldsConversion | undefined {
   if (convertsFields !== true) {
     return undefined;
@@ -62,7 +62,7 @@ export function conversionOf(
         "--managed-fields, and have each client apply in the new version",
     );
   }
-  return new FieldsConversion(apiVersionOf(crd.spec.group, storageVersionOf(crd)), report);
+  return new FieldsConversion(apiVersionOf(crd.spec.group, storageVersionOf(crd)), converted);
 }
 
 function adviceFor(name: string): string {

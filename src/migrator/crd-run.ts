@@ -11,7 +11,7 @@ import { earlierProgressOf, formatCheckpoint, resumeExpectationOf, resumePointOf
 import { CheckpointKey } from "./checkpoint-key.ts";
 import type { Cleanup } from "../retry/cleanup.ts";
 import { conversionOf } from "./crd-options.ts";
-import type { WayOfPass } from "./rewrite/convert-fields.ts";
+import { fieldsReportOf, type WayOfPass } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
@@ -132,7 +132,7 @@ export class CrdRun {
       storageVersion: expected.storageVersion,
       ...proven,
       ...(isResumed ? { isResumed } : {}),
-      ...(memory.fields === undefined ? {} : { managedFields: memory.fields }),
+      ...(memory.converted === undefined ? {} : { managedFields: fieldsReportOf(memory.converted, this.#tally) }),
       ...reportOf(this.#tally),
     };
   }
@@ -214,8 +214,8 @@ export class CrdRun {
   /** What is converted counts on from what earlier attempts of the run did. */
   #wayOfPass(crd: CustomResourceDefinition): Partial<WayOfPass> {
     const { memory } = this.#parts;
-    const conversion = conversionOf(this.#context.options, crd, memory.fields);
-    memory.fields = conversion?.report;
+    const conversion = conversionOf(this.#context.options, crd, memory.converted);
+    memory.converted = conversion?.converted;
     return conversion?.wayOfPass ?? {};
   }
 

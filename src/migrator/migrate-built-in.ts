@@ -8,7 +8,7 @@ import { accessForArrivals, accessForEncryption, accessForRewrite, assertAccess 
 import type { ServedResource } from "../resources/migratable.ts";
 import { BuiltInRun } from "./built-in-run.ts";
 import { Cleanup } from "../retry/cleanup.ts";
-import type { FieldsConversion } from "./rewrite/convert-fields.ts";
+import { type FieldsConversion, fieldsReportOf } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
@@ -157,6 +157,6 @@ export async function dryRun(
   const tally = new Tally();
   await rewriteAll(context, resource, { tally, conversion });
   const outcome = outcomeOf(tally, "dry-run");
-  const managedFields = conversion === undefined ? {} : { managedFields: conversion.report };
+  const managedFields = conversion === undefined ? {} : { managedFields: fieldsReportOf(conversion.converted, tally) };
   return { resource: resourceNameOf(resource), outcome, isDryRun: true, ...managedFields, ...reportOf(tally) };
 }

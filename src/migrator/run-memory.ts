@@ -1,4 +1,4 @@
-import type { FieldsReport } from "./rewrite/convert-fields.ts";
+import type { Converted } from "./rewrite/convert-fields.ts";
 import type { Settled } from "./rewrite/rewrite-pass.ts";
 import type { SeenState } from "./rewrite/seen-state.ts";
 
@@ -15,7 +15,8 @@ export interface RunMemory {
    */
   known?: readonly string[];
   left?: Left | undefined;
-  fields?: FieldsReport | undefined;
+  /** Objects whose managedFields were converted, where they are to be. */
+  converted?: Converted | undefined;
   objectsSeen?: SeenState | undefined;
   /** Lifts the freeze of the last attempt, where that may not have worked. */
   liftAgain?: ((signal: AbortSignal) => Promise<void>) | undefined;

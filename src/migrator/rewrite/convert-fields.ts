@@ -8,7 +8,6 @@ import { writtenIn } from "../../kube/answered-object.ts";
 import { failureKindOf } from "../../kube/failure.ts";
 import { itemsOf, type ListAnswer } from "../../kube/listed-items.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
-import { namedObjectOf } from "../../kube/named-object.ts";
 import {
   ACCEPT_METADATA,
   ACCEPT_METADATA_LIST,
@@ -16,7 +15,7 @@ import {
   MERGE_PATCH,
   objectPath,
 } from "../../kube/resources.ts";
-import { keptReasonOf, MAX_NAMED_OBJECTS, type ObjectFailure } from "./counts.ts";
+import type { ObjectFailure, Tally } from "./counts.ts";
 import { isOfTheObject, reasonOf } from "./failure-reason.ts";
 import { rewriteObject } from "./rewrite.ts";
 import type { ObjectOutcome, RewriteContext } from "./rewrite-context.ts";
@@ -24,16 +23,21 @@ import type { ObjectOutcome, RewriteContext } from "./rewrite-context.ts";
 /** What became of managedFields that named another version. */
 export interface FieldsReport {
   /** Objects whose entries name the storage version now. */
-  converted: number;
+  readonly converted: number;
   /** Objects whose entries are as they were. */
-  kept: number;
+  readonly kept: number;
   /** The first hundred of those, and why. */
-  readonly keptObjects: ObjectFailure[];
+  readonly keptObjects: readonly ObjectFailure[];
 }
 
-/** A report on nothing yet. */
-export function newFieldsReport(): FieldsReport {
-  return { converted: 0, kept: 0, keptObjects: [] };
+/** Objects that a run converted. Each is converted once, whatever of the run is counted again. */
+export interface Converted {
+  count: number;
+}
+
+/** What a result says of the conversion. @param tally of the objects that it had to do with */
+export function fieldsReportOf({ count }: Converted, { kept, keptObjects }: Tally): FieldsReport {
+  return { converted: count, kept, keptObjects };
 }
 
 /** What a pass over all objects is told, where it converts managedFields. */
@@ -70,13 +74,15 @@ type Attempt =
  */
 export class FieldsConversion {
   readonly #apiVersion: string;
-  /** What became of the objects so far. */
-  readonly report: FieldsReport;
+  readonly converted: Converted;
 
-  /** @param apiVersion group and version that every entry is to name */
-  constructor(apiVersion: string, report: FieldsReport) {
+  /**
+   * @param apiVersion group and version that every entry is to name
+   * @param converted counts on from there
+   */
+  constructor(apiVersion: string, converted: Converted = { count: 0 }) {
     this.#apiVersion = apiVersion;
-    this.report = report;
+    this.converted = converted;
   }
 
   /** How a pass goes about it. */
@@ -96,10 +102,8 @@ export class FieldsConversion {
       return attempt.outcome;
     }
     const outcome = await asUsual(context, object);
-    if (attempt.reason !== undefined && outcome.kind !== "failed" && outcome.kind !== "gone") {
-      this.#keep(object, attempt.reason);
-    }
-    return outcome;
+    const isKept = attempt.reason !== undefined && outcome.kind !== "failed" && outcome.kind !== "gone";
+    return isKept ? { ...outcome, keptFields: attempt.reason } : outcome;
   };
 
   async #convert(context: RewriteContext, object: ListedObject): Promise<Attempt> {
@@ -131,7 +135,7 @@ export class FieldsConversion {
       return await this.#write(context, current, entries);
     }
     // A conflict may be with a write of this run whose answer was lost.
-    this.report.converted += current !== undefined && isRepeated ? 1 : 0;
+    this.converted.count += current !== undefined && isRepeated ? 1 : 0;
     return {};
   }
 
@@ -140,7 +144,7 @@ export class FieldsConversion {
       return { reason: NOT_AS_WANTED };
     }
     if (context.dryRun) {
-      this.report.converted++;
+      this.converted.count++;
       return { outcome: { kind: "migrated", changed: false } };
     }
     const written = await patch(context, current, entries);
@@ -150,16 +154,8 @@ export class FieldsConversion {
     if (written.resourceVersion === current.resourceVersion) {
       return { reason: "the API server stored nothing" };
     }
-    this.report.converted++;
+    this.converted.count++;
     return { outcome: { kind: "migrated", changed: !isAsWanted(written, current, entries) } };
-  }
-
-  #keep(object: ListedObject, reason: string): void {
-    const { keptObjects } = this.report;
-    this.report.kept++;
-    if (keptObjects.length < MAX_NAMED_OBJECTS) {
-      keptObjects.push({ ...namedObjectOf(object), reason: keptReasonOf(reason) });
-    }
   }
 }
 

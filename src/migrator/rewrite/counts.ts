@@ -43,6 +43,11 @@ const NOTHING: Readonly<Counts> = {
   total: undefined,
 };
 
+/** What a {@link Tally} holds. */
+type Tallied = Readonly<Pick<Tally, "counts" | "failures" | "changedObjects" | "kept" | "keptObjects">>;
+
+const NONE: Tallied = { counts: NOTHING, failures: [], changedObjects: [], kept: 0, keptObjects: [] };
+
 /** Sums up what became of the objects of a run. */
 export class Tally {
   readonly counts: Counts;
@@ -50,12 +55,18 @@ export class Tally {
   readonly failures: ObjectFailure[];
   /** The first {@link MAX_NAMED_OBJECTS} objects that were changed beyond their encoding. */
   readonly changedObjects: NamedObject[];
+  /** Objects whose managedFields go on naming another version, where they were to name the storage version. */
+  kept: number;
+  /** The first {@link MAX_NAMED_OBJECTS} of those, and why. */
+  readonly keptObjects: ObjectFailure[];
 
   /** @param before goes on from a copy of this one. @default nothing was counted */
-  constructor(before?: Tally) {
-    this.counts = { ...(before?.counts ?? NOTHING) };
-    this.failures = [...(before?.failures ?? [])];
-    this.changedObjects = [...(before?.changedObjects ?? [])];
+  constructor(before: Tallied = NONE) {
+    this.counts = { ...before.counts };
+    this.failures = [...before.failures];
+    this.changedObjects = [...before.changedObjects];
+    this.kept = before.kept;
+    this.keptObjects = [...before.keptObjects];
   }
 
   /** One that goes on from what an earlier run counted. */
@@ -71,6 +82,7 @@ export class Tally {
     Object.assign(this.counts, NOTHING);
     this.failures.length = 0;
     this.changedObjects.length = 0;
+    this.#forgetKept();
   }
 
   /**
@@ -82,11 +94,17 @@ export class Tally {
     this.counts.current = 0;
     this.counts.failed = 0;
     this.failures.length = 0;
+    // Whenever they were written, they are looked at once more.
+    this.#forgetKept();
   }
 
   /** Adds one object. */
   add(object: NamedObject, outcome: ObjectOutcome): void {
     const named = namedObjectOf(object);
+    this.#keep(named, outcome);
+    if (outcome.kind === "newer" && outcome.isCounted === true) {
+      return;
+    }
     this.counts.done++;
     this.counts[outcome.kind]++;
     if (outcome.kind === "failed" && this.failures.length < MAX_NAMED_OBJECTS) {
@@ -99,9 +117,24 @@ export class Tally {
       }
     }
   }
+
+  #keep(named: NamedObject, { keptFields }: ObjectOutcome): void {
+    if (keptFields === undefined) {
+      return;
+    }
+    this.kept++;
+    if (this.keptObjects.length < MAX_NAMED_OBJECTS) {
+      this.keptObjects.push({ ...named, reason: keptReasonOf(keptFields) });
+    }
+  }
+
+  #forgetKept(): void {
+    this.kept = 0;
+    this.keptObjects.length = 0;
+  }
 }
 
 /** A reason as it is kept. A copy: a slice by itself would keep the whole text in memory. */
-export function keptReasonOf(reason: string): string {
+function keptReasonOf(reason: string): string {
   return reason.length <= MAX_REASON_LENGTH ? reason : `${Buffer.from(reason.slice(0, MAX_REASON_LENGTH)).toString()}…`;
 }

@@ -9,13 +9,22 @@ import type { noOpWrite } from "./no-op-write.ts";
 import type { SeenState } from "./seen-state.ts";
 
 /** What became of one object. */
-export type ObjectOutcome =
+export type ObjectOutcome = ObjectEnd & {
+  /** Why its managedFields go on naming another version, where they were to name the storage version. */
+  readonly keptFields?: string;
+};
+
+type ObjectEnd =
   /** It was written. `changed` where more than the encoding changed, as far as {@link ListedObject.digest} shows it. */
   | { readonly kind: "migrated"; readonly changed: boolean }
   /** It was stored in the storage version already: the API server wrote nothing. */
   | { readonly kind: "current" }
   /** Another client wrote it after the watermark, in the storage version. */
-  | { readonly kind: "newer" }
+  | {
+      readonly kind: "newer";
+      /** Whether it was counted before the list began at the first object again, and is not to be counted twice. */
+      readonly isCounted?: true;
+    }
   /** It does not exist any more. */
   | { readonly kind: "gone" }
   /** It is still stored as it was, and this is why. */

@@ -168,7 +168,7 @@ export class RewritePass {
 
   async #rewriteDue({ object, page }: DueObject): Promise<void> {
     try {
-      const outcome = await this.#rewrite(object, this.#signal);
+      const outcome = this.#countedOnce(object, await this.#rewrite(object, this.#signal));
       if (outcome.kind !== "failed" || !this.#setAside.add(object, this.#options.clock.monotonic())) {
         this.#count(object, outcome);
         page.done.push([object, outcome]);
@@ -178,6 +178,14 @@ export class RewritePass {
       throw error;
     }
     page.ended();
+  }
+
+  /** As for one that is not due: written since the watermark, it was counted before the list began again. */
+  #countedOnce(object: ListedObject, outcome: ObjectOutcome): ObjectOutcome {
+    const isLate = isNewer(object.resourceVersion, this.#watermark ?? "");
+    return outcome.kind === "newer" && isLate && this.#position.wasListed(object)
+      ? { ...outcome, isCounted: true }
+      : outcome;
   }
 
   async #pageDone(page: OpenPage): Promise<void> {
@@ -194,12 +202,13 @@ export class RewritePass {
   }
 
   /**
-   * Where a later run may go on. An object that failed, or that is to be tried again, lies before the token: a run that
-   * went on from there would miss it.
+   * Where a later run may go on. An object that failed, that is to be tried again, or whose managedFields were kept, lies before the token:
+   * a run that went on from there would miss it.
    */
   #point({ continueToken, following }: OpenPage): ResumePoint {
     const watermark = this.#watermark ?? "";
-    const isMissed = this.#settled.counts.failed > 0 || this.#setAside.size > 0;
+    const { counts, kept } = this.#settled;
+    const isMissed = counts.failed > 0 || kept > 0 || this.#setAside.size > 0;
     return continueToken === undefined || isMissed
       ? { watermark }
       : { watermark, continueToken, ...(following === undefined ? {} : { following: keptOf(following) }) };

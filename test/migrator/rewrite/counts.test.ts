@@ -43,6 +43,23 @@ await tap.test("Tally.add() names a hundred objects and counts the rest", (t) =>
   t.end();
 });
 
+await tap.test("Tally.add() names managedFields that are kept, until the list begins again", (t) => {
+  const tally = new Tally();
+  tally.add({ name: "a" }, { kind: "migrated", changed: false, keptFields: "not as wanted" });
+  tally.add({ name: "b" }, { kind: "newer", isCounted: true, keptFields: "not as wanted" });
+  tally.add({ name: "c" }, { kind: "newer" });
+  t.match(tally.counts, { done: 2, migrated: 1, newer: 1 }, "b was counted before");
+  t.equal(tally.kept, 2);
+  const a = { name: "a", reason: "not as wanted" };
+  t.strictSame(tally.keptObjects, [a, { name: "b", reason: "not as wanted" }]);
+  const copy = new Tally(tally);
+  tally.startOver();
+  t.same([tally.kept, tally.keptObjects, copy.kept, copy.keptObjects.length], [0, [], 2, 2]);
+  copy.clear();
+  t.same([copy.kept, copy.keptObjects], [0, []]);
+  t.end();
+});
+
 await tap.test("objectNameOf() is namespace/name, or the name alone when there is no namespace", (t) => {
   t.equal(objectNameOf({ namespace: "ns", name: "a" }), "ns/a");
   t.equal(objectNameOf({ name: "a" }), "a");

@@ -2,7 +2,8 @@ import tap, { type Test } from "tap";
 import type { ManagedFieldsEntry, ObjectMeta } from "../../../src/api/meta.ts";
 import { listedObjectOf } from "../../../src/kube/listed-object.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../../src/kube/resources.ts";
-import { FieldsConversion, newFieldsReport } from "../../../src/migrator/rewrite/convert-fields.ts";
+import { FieldsConversion, fieldsReportOf } from "../../../src/migrator/rewrite/convert-fields.ts";
+import { Tally } from "../../../src/migrator/rewrite/counts.ts";
 import type { RewriteContext } from "../../../src/migrator/rewrite/rewrite-context.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
 import { Patience } from "../../../src/retry/patience.ts";
@@ -88,10 +89,13 @@ async function convert(t: Test, behaviour: Behaviour) {
     signal: new AbortController().signal,
     waitSignal: new AbortController().signal,
   };
-  const report = newFieldsReport();
-  const conversion = new FieldsConversion("example.com/v1", report);
+  const conversion = new FieldsConversion("example.com/v1");
   const text = Buffer.from(JSON.stringify({ metadata: behaviour.object ?? OBJECT }));
-  const outcome = await conversion.rewrite(context, listedObjectOf(text, { fieldVersions: true }));
+  const object = listedObjectOf(text, { fieldVersions: true });
+  const { keptFields, ...outcome } = await conversion.rewrite(context, object);
+  const tally = new Tally();
+  tally.add(object, { ...outcome, ...(keptFields === undefined ? {} : { keptFields }) });
+  const report = fieldsReportOf(conversion.converted, tally);
   const sent = server.seen.map(({ method, headers, query }) =>
     method === "GET"
       ? "list"

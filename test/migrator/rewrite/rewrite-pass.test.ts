@@ -1,5 +1,6 @@
 import { setImmediate } from "node:timers/promises";
 import tap from "tap";
+import { isNewer } from "../../../src/api/resource-version.ts";
 
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
 import type { RewritePassOptions, Settled } from "../../../src/migrator/rewrite/rewrite-pass.ts";
@@ -271,3 +272,59 @@ await tap.test("RewritePass counts from zero where what an earlier attempt left 
   });
   t.match(tally.counts, { done: 4, migrated: 4, total: 4 });
 });
+
+/** As a conversion of managedFields goes about an object whose entries stay as they are: it is looked at in any case, and written once. */
+function keepingFields(writes: string[]): RewritePassOptions["rewrite"] {
+  return async ({ watermark }, { name, resourceVersion }) => {
+    const keptFields = "not as wanted";
+    if (isNewer(resourceVersion, watermark)) {
+      return { kind: "newer", keptFields };
+    }
+    writes.push(name);
+    return { kind: "migrated", changed: false, keptFields };
+  };
+}
+
+await tap.test(
+  "RewritePass counts managedFields that are kept once when its list begins at the first object again",
+  async (t) => {
+    let isRefused = false;
+    const written = new Set<string>();
+    const writes: string[] = [];
+    const { tally } = await pass(t, {
+      count: 9,
+      pageSize: 2,
+      accepts: () => true,
+      written,
+      rewrite: keepingFields(writes),
+      onList: ({ query }, response) => {
+        writes.forEach((name) => written.add(name));
+        if (query.get("continue") !== "4" || isRefused) return false;
+        isRefused = true;
+        sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
+        return true;
+      },
+    });
+    t.ok(isRefused);
+    t.match(tally.counts, { done: 9, migrated: 9, newer: 0, total: 9 });
+    t.equal(tally.kept, 9);
+    t.same(tally.keptObjects.map(({ name }) => name).toSorted(), [...writes].toSorted());
+  },
+);
+
+await tap.test(
+  "RewritePass gives a later run no token that lies beyond an object whose managedFields were kept",
+  async (t) => {
+    const lefts: Settled[] = [];
+    const onPage = (left: Settled): void => void lefts.push(left);
+    const options = { count: 5, pageSize: 2, accepts: () => true, onPage };
+    await pass(t, { ...options, rewrite: keepingFields([]) });
+    t.same([...new Set(lefts.map(({ point }) => point.continueToken))], [undefined]);
+    const [left] = lefts;
+    t.equal(left?.tally.kept, 2, "of the page that is done");
+    const written = new Set(["w0", "w1"]);
+    const { tally } = await pass(t, { ...options, left, written, rewrite: keepingFields([]) });
+    t.match(tally.counts, { done: 5, migrated: 5, newer: 0, total: 5 });
+    t.equal(tally.kept, 5);
+  },
+);

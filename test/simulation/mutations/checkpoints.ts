@@ -43,7 +43,7 @@ export const CHECKPOINTS: readonly Mutation[] = [
     edits: [
       {
         file: PASS,
-        from: "const isMissed = this.#settled.counts.failed > 0 || this.#setAside.size > 0;",
+        from: "const isMissed = counts.failed > 0 || kept > 0 || this.#setAside.size > 0;",
         to: "const isMissed = false;",
       },
     ],
