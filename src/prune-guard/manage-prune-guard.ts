@@ -1,8 +1,7 @@
-import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
-import { besideHelm, isOurs } from "../api/ours.ts";
-import { KsvmError } from "../errors.ts";
+import { besideHelm } from "../api/ours.ts";
+import { CONFLICT_PACE, MAX_CONFLICTS } from "../freeze/freeze.ts";
 import { isServed } from "../kube/absent.ts";
-import type { KubeObject } from "../kube/client.ts";
+import { isConflict, type KubeObject } from "../kube/client.ts";
 import { isAsWanted, mergePatchTo } from "../kube/drift.ts";
 import { isInvalid } from "../kube/errors.ts";
 import {
@@ -10,33 +9,19 @@ import {
   CRDS,
   MERGE_PATCH,
   MUTATING_POLICIES,
-  MUTATING_POLICY_BINDINGS,
   POLICIES,
   POLICY_BINDINGS,
   type Resource,
 } from "../kube/resources.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { type ListedAllowance, listAllowances, removeSpentAllowance } from "./allowances.ts";
-import {
-  PRUNE_POLICY_NAMES,
-  type PruneGuardMode,
-  type PruneGuardOptions,
-  prunePolicies,
-  restorePolicy,
-} from "./prune-policies.ts";
+import { findAll, type GuardObject, guardObjects, nameOf, restoringObjects } from "./guard-objects.ts";
+import { PRUNE_POLICY_NAMES, type PruneGuardMode, type PruneGuardOptions } from "./prune-policies.ts";
 import { readPruneGuard } from "./read-prune-guard.ts";
 
 const FIELD_MANAGER = "ksvm-guard";
 /** What `ksvm guard enable` stands for without flags. */
 const DEFAULTS: PruneGuardOptions = { mode: "warn", allowedUsers: [] };
-
-/** An object of the guard, or the place of one. */
-export interface GuardObject {
-  readonly resource: Resource;
-  readonly name: string;
-  /** Missing where the guard is not to have it. */
-  readonly body?: KubeObject;
-}
 
 /** What became of one object. */
 export interface GuardChange {
@@ -102,11 +87,11 @@ export async function disablePruneGuard(context: CallContext): Promise<readonly 
 /** The guard as a cluster has it. */
 export interface PruneGuardStatus {
   /**
-   * `off` where the policy that judges removals or its binding is missing; `changed` where an object of the guard is not as this program writes
-   * it, which may still deny.
+   * `off` where neither the policy that judges removals nor its binding is there; `changed` where an object of the guard is missing or not as this
+   * program writes it, while others may still deny.
    */
   readonly state: "off" | "changed" | PruneGuardMode;
-  /** What the binding says; missing where the guard is off. */
+  /** What the binding says, or the policy where there is no binding; missing where the guard is off. */
   readonly mode?: PruneGuardMode;
   readonly allowedUsers: readonly string[];
   /** Whether what the in-tree controller removes after a failed migration is put back. */
@@ -124,10 +109,11 @@ export async function pruneGuardStatus(context: CallContext): Promise<PruneGuard
   const found = await findAll(context, places, { ours: false });
   const live = (resource: Resource, name: string): KubeObject | undefined =>
     [...found].find(([object]) => object.resource === resource && object.name === name)?.[1];
-  const options = readPruneGuard(
-    live(POLICIES, PRUNE_POLICY_NAMES.unproven),
-    live(POLICY_BINDINGS, PRUNE_POLICY_NAMES.unproven),
-  );
+  const options = readPruneGuard({
+    policy: live(POLICIES, PRUNE_POLICY_NAMES.unproven),
+    binding: live(POLICY_BINDINGS, PRUNE_POLICY_NAMES.unproven),
+    inTree: live(POLICIES, PRUNE_POLICY_NAMES.inTree),
+  });
   const isRight = ({ body, resource, name }: GuardObject): boolean =>
     body === undefined ? live(resource, name) === undefined : isKept(live(resource, name), body);
   const wrong = guardObjects(options ?? DEFAULTS, canRestore).filter((object) => !isRight(object));
@@ -149,77 +135,49 @@ function servesMutatingPolicies({ client, retrier, signal }: CallContext): Promi
   return retrier.run(() => isServed(client.transport, MUTATING_POLICIES, { signal }), signal);
 }
 
-/** In the order in which they are written. */
-function guardObjects(options: PruneGuardOptions, canRestore: boolean): readonly GuardObject[] {
-  const restoring = canRestore ? restoringObjects(options, { isWanted: options.mode === "deny" }) : [];
-  const judging = prunePolicies(options).flatMap(({ policy, binding }) => [
-    placeOf(POLICIES, policy, true),
-    placeOf(POLICY_BINDINGS, binding, true),
-  ]);
-  return [...restoring, ...judging];
-}
-
-function restoringObjects(
-  options: PruneGuardOptions,
-  { isWanted }: { readonly isWanted: boolean },
-): readonly GuardObject[] {
-  const { policy, binding } = restorePolicy(options);
-  return [placeOf(MUTATING_POLICIES, policy, isWanted), placeOf(MUTATING_POLICY_BINDINGS, binding, isWanted)];
-}
-
-function placeOf(
-  resource: Resource,
-  object: KubeObject & { readonly metadata: { readonly name: string } },
-  isWanted: boolean,
-): GuardObject {
-  return { resource, name: object.metadata.name, ...(isWanted ? { body: object } : {}) };
-}
-
-/** @throws {KsvmError} Conflict unless each is ours. */
-async function findAll(
-  { client, retrier, signal }: CallContext,
-  objects: readonly GuardObject[],
-  { ours = true }: { readonly ours?: boolean } = {},
-): Promise<ReadonlyMap<GuardObject, KubeObject>> {
-  const all = new Map<GuardObject, KubeObject>();
-  for (const object of objects) {
-    const { resource, name } = object;
-    const found = await retrier.run(() => client.find<KubeObject>(resource, { name }, { signal }), signal);
-    if (found === undefined) {
-      continue;
+/**
+ * Writes an object. The API server itself may write it at the same time: kube-controller-manager notes in the status what it finds in each new spec.
+ * @throws {KsvmError} Conflict where another client wrote one of that name meanwhile; {ApiError | TransportError}
+ */
+async function put(
+  context: CallContext,
+  object: GuardObject,
+  body: KubeObject,
+  first: KubeObject | undefined,
+): Promise<GuardChange> {
+  const pace = context.retrier.pace(CONFLICT_PACE);
+  let found = first;
+  for (let conflicts = 0; ; conflicts++) {
+    await pace.turn(context.signal);
+    try {
+      const written = await writeOver(context, object, besideHelm(body, found), found);
+      const isSame = first?.metadata.resourceVersion === written.metadata.resourceVersion;
+      return { object: nameOf(object), result: first === undefined ? "created" : isSame ? "unchanged" : "updated" };
+    } catch (error) {
+      if (!isConflict(error) || conflicts >= MAX_CONFLICTS) {
+        throw error;
+      }
+      found = (await findAll(context, [object])).get(object);
     }
-    if (ours && !isOurs(found.metadata.labels)) {
-      const text = `${nameOf(object)} exists and does not have the label ${MANAGED_BY_LABEL}=${MANAGED_BY}`;
-      throw new KsvmError(
-        "Conflict",
-        `Cannot change the guard: ${text}, so another client wrote it; rename or delete it first`,
-      );
-    }
-    all.set(object, found);
   }
-  return all;
 }
 
 /**
  * Applies an object. Server-side apply leaves alone what others added, such as the action of another mode: where the API server refuses both
  * together, or takes them, the spec is replaced.
  */
-async function put(
+async function writeOver(
   context: CallContext,
   object: GuardObject,
-  body: KubeObject,
+  wanted: KubeObject,
   found: KubeObject | undefined,
-): Promise<GuardChange> {
-  const wanted = besideHelm(body, found);
-  let written = await applyOver(context, object, wanted, found);
-  if (!isAsWanted(written, wanted)) {
-    written = await replaceSpec(context, object, wanted, written);
+): Promise<KubeObject> {
+  const applied = await applyOver(context, object, wanted, found);
+  if (isAsWanted(applied, wanted)) {
+    return applied;
   }
-  if (!isAsWanted(written, wanted)) {
-    written = await applyOver(context, object, wanted, undefined);
-  }
-  const isSame = found?.metadata.resourceVersion === written.metadata.resourceVersion;
-  return { object: nameOf(object), result: found === undefined ? "created" : isSame ? "unchanged" : "updated" };
+  const replaced = await replaceSpec(context, object, wanted, applied);
+  return isAsWanted(replaced, wanted) ? replaced : applyOver(context, object, wanted, undefined);
 }
 
 /** @returns `found` where the API server does not take what is wanted beside what others added to it */
@@ -268,8 +226,4 @@ async function remove(
   };
   await retrier.run(() => client.delete(object.resource, object, { preconditions, signal }), signal);
   return { object: nameOf(object), result: "deleted" };
-}
-
-function nameOf({ resource: { resource }, name }: GuardObject): string {
-  return `${resource}/${name}`;
 }

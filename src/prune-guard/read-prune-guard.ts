@@ -1,20 +1,39 @@
 import { listIn, objectIn, textIn } from "../api/json-fields.ts";
-import { type PruneGuardOptions, TOOLS_CONDITION } from "./prune-policies.ts";
+import { type PruneGuardMode, type PruneGuardOptions, TOOLS_CONDITION } from "./prune-policies.ts";
+
+/** Objects of the guard, as far as they are there. */
+export interface GuardParts {
+  /** What judges removals that nothing says are right. */
+  readonly policy: unknown;
+  /** The binding of that. */
+  readonly binding: unknown;
+  /** The policy on the in-tree controller, which has the same users. */
+  readonly inTree: unknown;
+}
 
 /**
- * What an administrator chose, read from the policy and the binding that judge removals; `undefined` where one is missing. Whether
- * both are as they are to be is for the comparison with what these options stand for.
+ * What an administrator chose, as the objects tell that are there; `undefined` where neither what judges removals nor its binding is. Whether
+ * they are as they are to be is for the comparison with what these options stand for.
  */
-export function readPruneGuard(policy: unknown, binding: unknown): PruneGuardOptions | undefined {
-  if (policy === undefined || binding === undefined) {
+export function readPruneGuard({ binding, inTree, policy }: GuardParts): PruneGuardOptions | undefined {
+  if (policy === undefined && binding === undefined) {
     return undefined;
   }
+  return { mode: modeIn({ binding, policy }), allowedUsers: usersOf(policy ?? inTree) };
+}
+
+function modeIn({ binding, policy }: Omit<GuardParts, "inTree">): PruneGuardMode {
+  const isDenying =
+    binding === undefined
+      ? specOf(policy)?.["failurePolicy"] === "Fail"
+      : listIn(specOf(binding)?.["validationActions"]).includes("Deny");
+  return isDenying ? "deny" : "warn";
+}
+
+function usersOf(policy: unknown): readonly string[] {
   const conditions = listIn(specOf(policy)?.["matchConditions"]).map(objectIn);
   const tools = conditions.find((condition) => condition?.["name"] === TOOLS_CONDITION);
-  return {
-    mode: listIn(specOf(binding)?.["validationActions"]).includes("Deny") ? "deny" : "warn",
-    allowedUsers: usersIn(textIn(tools?.["expression"]) ?? ""),
-  };
+  return usersIn(textIn(tools?.["expression"]) ?? "");
 }
 
 function specOf(object: unknown): Readonly<Record<string, unknown>> | undefined {
