@@ -30,25 +30,24 @@ export function retryDelayMs(attempt: number): number {
  */
 export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   const { migrations, now, observed } = situation;
-  const failures = migrations.filter(({ state }) => state === "Failed").toSorted((a, b) => a.endedAt - b.endedAt);
+  const ended = migrations.toSorted((a, b) => endOf(a, now) - endOf(b, now));
+  const failures = ended.filter(({ state }) => state === "Failed");
   const lifted = failures.findLast((one) => isLiftFinal(one, situation));
   if (lifted !== undefined) {
     const mark = lifted.hash === undefined ? [lifted] : [];
     return { kind: "wait", reason: `another client lifted the freeze of "${lifted.name}"`, mark };
   }
-  const succeeded = isNewSpell ? [] : migrations.filter(({ state }) => state === "Succeeded");
-  const inVain = [...failures.filter((one) => hasSameStoredVersions(one, situation)), ...succeeded];
-  const last = inVain
-    .filter((one) => isFor(one, observed))
-    .toSorted((a, b) => a.endedAt - b.endedAt)
-    .at(-1);
+  const isInVain = (one: MigrationFacts): boolean =>
+    one.state === "Failed" ? hasSameStoredVersions(one, situation) : one.state === "Succeeded" && !isNewSpell;
+  const inVain = ended.filter((one) => isInVain(one) && isFor(one, observed));
+  const last = inVain.at(-1);
   if (last === undefined) {
     return { kind: "now", attempt: 1 };
   }
   const lookAgainMs = endOf(last, now) + delayAfter(last) - now;
   return lookAgainMs > 0
     ? { kind: "wait", reason: describe(last, situation), lookAgainMs, mark: [] }
-    : { kind: "now", attempt: last.attempt + 1 };
+    : { kind: "now", attempt: Math.max(...inVain.map(({ attempt }) => attempt)) + 1 };
 }
 
 /** An end that is to come in more than this time is none, in milliseconds. What API servers tell as now is up to a second old. */

@@ -44,6 +44,27 @@ await tap.test("decide() tries again later each time where another program calls
   t.end();
 });
 
+await tap.test("decide() counts on where another program says that a migration of a user ends later", (t) => {
+  const known = state(["A", "B"], "B");
+  const failed = migration("Failed", "B", {
+    uid: "own",
+    name: "own",
+    attempt: 5,
+    createdAt: NOW - MINUTE,
+    endedAt: NOW,
+  });
+  for (const aheadMs of [2 * MINUTE, 60 * MINUTE, 1e12]) {
+    const ofUser = succeeded(undefined, { isOurs: false, createdAt: NOW - 5 * MINUTE, endedAt: NOW + aheadMs });
+    const decision = decide(situation(builtIn("B"), known, [ofUser, failed]));
+    t.equal(decision.create, undefined, "the wait of the fifth failure goes on");
+    t.equal(decision.lookAgainMs, 16 * MINUTE);
+  }
+  const newer = succeeded(undefined, { isOurs: false, createdAt: NOW, endedAt: NOW });
+  const before = { ...failed, endedAt: NOW - MINUTE };
+  t.match(decide(situation(builtIn("B"), known, [newer, before])).create, { attempt: 6 }, "of all that were in vain");
+  t.end();
+});
+
 await tap.test("decide() says so of a CRD, too", (t) => {
   const observed = custom(crd(["v2"]));
   const known = state(["#v1", "#v2"], "#v2", { crd: { uid: "crd-uid", generation: 3, storedVersions: ["v2"] } });
