@@ -32,10 +32,10 @@ export interface AwaitedCrd {
 
 /**
  * Decides about a CRD. That storedVersions is the storage version alone is what counts, and not what a migration says of itself,
- * but for two that failed: Kubernetes' own migrator prunes storedVersions all the same, and to one that re-encrypts storedVersions
+ * but for two: Kubernetes' own migrator prunes storedVersions also where its migration failed, and of one that re-encrypts storedVersions
  * says nothing.
  */
-export function crdVerdictOf({ crd, isForEnd, migrations }: AwaitedCrd): WaitVerdict {
+export function crdVerdictOf({ crd, isForEnd = false, migrations }: AwaitedCrd): WaitVerdict {
   if (crd === undefined) {
     return { state: "failed", text: "the CRD was deleted" };
   }
@@ -43,20 +43,42 @@ export function crdVerdictOf({ crd, isForEnd, migrations }: AwaitedCrd): WaitVer
   if (unfinished !== undefined) {
     return { state: "pending", text: lineText(unfinished) };
   }
-  const ofVersions = migrations.filter((line) => isOfVersions(line, crd));
-  const last = newestOf(ofVersions);
-  if (last?.state === "Failed" && (outweighsVersions(last) || !isClean(crd))) {
-    return failureOf(last);
+  const ended = migrations.filter((line) => isOfVersions(line, crd));
+  const against = unprovenKeysOf(isForEnd ? ended.filter(isForKeys) : ended) ?? failureAgainst(crd, newestOf(ended));
+  if (against !== undefined) {
+    return against;
   }
-  if (!isClean(crd)) {
-    return staleVerdictOf(crd, isForEnd === true ? ofVersions : []);
-  }
+  return isClean(crd) ? cleanVerdictOf(crd, newestOf(ended)) : staleVerdictOf(crd, isForEnd ? ended : []);
+}
+
+function failureAgainst(crd: CustomResourceDefinition, last: MigrationLine | undefined): WaitVerdict | undefined {
+  // Kubernetes' own migrator prunes whether or not it fails.
+  const counts = last?.controller === "in-tree" || !isClean(crd);
+  return last?.state === "Failed" && counts ? failureOf(last) : undefined;
+}
+
+function cleanVerdictOf(crd: CustomResourceDefinition, last: MigrationLine | undefined): WaitVerdict {
   return doubtedVerdictOf(crd, last) ?? { state: "done", text: `storedVersions is ${storageVersionOf(crd)} alone` };
+}
+
+/** Where the newest one is to re-encrypt, and failed, or another migrator may have called it Succeeded. */
+function unprovenKeysOf(ended: readonly MigrationLine[]): WaitVerdict | undefined {
+  const last = newestOf(ended);
+  if (last === undefined || !isForKeys(last)) {
+    return undefined;
+  }
+  const verdict = last.state === "Failed" ? failureOf(last) : successVerdictOf(last, undefined);
+  return verdict.state === "done" ? undefined : verdict;
+}
+
+/** Whether it is to re-encrypt. */
+export function isForKeys({ reencrypts }: MigrationLine): boolean {
+  return reencrypts === true;
 }
 
 /** @param ended those whose end is waited for; one that re-encrypts says nothing of storedVersions, and Kubernetes' own prunes what it can */
 function staleVerdictOf(crd: CustomResourceDefinition, ended: readonly MigrationLine[]): WaitVerdict {
-  const last = newestOf(ended.filter(({ reencrypts }) => reencrypts !== true));
+  const last = newestOf(ended.filter((line) => !isForKeys(line)));
   if (last?.controller !== "ksvm") {
     return { state: "pending", text: staleText(crd) };
   }
@@ -90,11 +112,6 @@ function isOurSuccess(last: MigrationLine | undefined): last is MigrationLine {
 /** `NaN`, which nothing is later than, where it is missing. */
 function timeOf(time: string | undefined): number {
   return Date.parse(time ?? "");
-}
-
-/** Whether its failure counts whatever storedVersions is. */
-function outweighsVersions({ controller, reencrypts }: MigrationLine): boolean {
-  return controller === "in-tree" || reencrypts === true;
 }
 
 function staleText(crd: CustomResourceDefinition): string {

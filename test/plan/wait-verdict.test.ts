@@ -43,6 +43,31 @@ function prunedBy(manager: string, time: string): CustomResourceDefinition {
 const cases: readonly [name: string, given: Parameters<typeof crdVerdictOf>[0], state: string, text: RegExp][] = [
   ["done where storedVersions is clean", { crd: clean, migrations: [] }, "done", /storedVersions is v2 alone/],
   [
+    "incomplete where another program called one Succeeded that is to re-encrypt, whatever storedVersions is",
+    { crd: clean, migrations: [line("Succeeded", { reencrypts: true })] },
+    "incomplete",
+    /another migrator than ksvm may have written.*ksvm reencrypt widgets.example.com/,
+  ],
+  [
+    "failed where its end is waited for and one that re-encrypts failed, whatever the one after it did",
+    {
+      crd: clean,
+      isForEnd: true,
+      migrations: [
+        line("Failed", { reencrypts: true, message: "why" }),
+        line("Succeeded", { created: "2026-01-04T00:00:00Z", crd: "uid-1/3", reason: "Migrated" }),
+      ],
+    },
+    "failed",
+    /^migrations\/m is Failed: why$/,
+  ],
+  [
+    "done where its end is waited for and one that re-encrypts succeeded",
+    { crd: clean, isForEnd: true, migrations: [line("Succeeded", { reencrypts: true, reason: "Reencrypted" })] },
+    "done",
+    /storedVersions is v2 alone/,
+  ],
+  [
     "pending where nobody migrates yet",
     { crd: stale, migrations: [] },
     "pending",

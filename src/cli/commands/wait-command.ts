@@ -5,6 +5,7 @@ import { unlessForbidden } from "../../kube/unless-forbidden.ts";
 import { type Migrations, migrationsOf, readMigrations } from "../../plan/cluster-status.ts";
 import {
   crdVerdictOf,
+  isForKeys,
   migrationsVerdictOf,
   newestOf,
   successVerdictOf,
@@ -171,13 +172,13 @@ async function awaitedFor(lookup: NameLookup, given: string, { isNamed, status }
   const isOnlyMigration = isMigration && !(await isCrd(lookup, given));
   const resource = isOnlyMigration ? undefined : await findFullName(lookup, given);
   if (resource !== undefined && (await readCrd(resource)) !== undefined) {
-    if (!isNamed && isForKeys(ofResource(status, resource))) {
-      const look = (now: Migrations): Promise<WaitVerdict> =>
-        migrationsVerdict(lookup, ofResource(now, resource).filter(isReencryption));
-      return { name: resource, look };
+    const isAwaited = isNamed ? () => true : notOverIn(status);
+    const linesIn = (now: Migrations): Migrations["migrations"] => ofResource(now, resource).filter(isAwaited);
+    if (!isNamed && linesIn(status).every(isForKeys)) {
+      return { name: resource, look: (now) => migrationsVerdict(lookup, linesIn(now).filter(isForKeys)) };
     }
     const look = async (now: Migrations): Promise<WaitVerdict> =>
-      crdVerdictOf({ crd: await readCrd(resource), isForEnd: !isNamed, migrations: ofResource(now, resource) });
+      crdVerdictOf({ crd: await readCrd(resource), isForEnd: !isNamed, migrations: linesIn(now) });
     return { name: resource, look };
   }
   const name = resource ?? given;
@@ -199,13 +200,16 @@ async function migrationsVerdict(lookup: NameLookup, lines: Migrations["migratio
   return successVerdictOf(last, await retrier.run(find, signal));
 }
 
-/** Whether all that is under way is to re-encrypt, to whose end storedVersions says nothing. */
-function isForKeys(lines: Migrations["migrations"]): boolean {
-  return lines.filter(({ state }) => !isFinal(state)).every(isReencryption);
+type Line = Migrations["migrations"][number];
+
+/** Leaves out what was over when the wait began. */
+function notOverIn({ migrations }: Migrations): (line: Line) => boolean {
+  const over = new Set(migrations.filter(({ state }) => isFinal(state)).map(keyOf));
+  return (line) => !over.has(keyOf(line));
 }
 
-function isReencryption({ reencrypts }: Migrations["migrations"][number]): boolean {
-  return reencrypts === true;
+function keyOf({ controller, name }: Line): string {
+  return `${controller}/${name}`;
 }
 
 /** A user who may not tell is believed to mean the migration. */
