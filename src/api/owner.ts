@@ -43,6 +43,19 @@ export function isSameRun(a: FreezeOwner, b: FreezeOwner): boolean {
   return a.lease === b.lease && a.identity === b.identity;
 }
 
+/** The identity of a run of a controller: of its own for every run, so that one never takes another's Lease for its own. */
+export function identityOfRun(replica: string, migrationUid: string, run: number): string {
+  return `${replica}/${migrationUid}/${run}`;
+}
+
+const IDENTITY_OF_RUN = /\/(?<migration>[^/]+)\/\d+$/;
+
+/** Whether two owners are the same run, or runs of a controller for the same migration, which tries again by itself. */
+export function isSameMigration(a: FreezeOwner, b: FreezeOwner): boolean {
+  const [one, other] = [a, b].map(({ identity }) => IDENTITY_OF_RUN.exec(identity)?.groups?.["migration"]);
+  return isSameRun(a, b) || (a.lease === b.lease && one !== undefined && one === other);
+}
+
 /** Whether the annotation that freezes the storage version is there, whatever its value. */
 export function hasFreezeAnnotation(crd: CustomResourceDefinition): boolean {
   return Object.hasOwn(crd.metadata.annotations ?? {}, MIGRATING_ANNOTATION);

@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { isSuspended, resourceNameOf } from "../api/migration.ts";
+import { identityOfRun } from "../api/owner.ts";
 import { MAX_WATERMARK_LENGTH } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
@@ -154,8 +155,7 @@ export class MigrationRun {
     const run = openRun({
       ...wish,
       resource: this.#resource,
-      // Of its own for every run, so that one never takes another's Lease for its own.
-      identity: `${identity}/${record.migration.metadata.uid}/${this.#runs}`,
+      identity: identityOfRun(identity, record.migration.metadata.uid, this.#runs),
       purpose: `StorageVersionMigration ${record.migration.metadata.uid}`,
       signal: running,
       emit: (event) => this.#onEvent(event, abort),

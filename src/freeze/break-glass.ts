@@ -1,6 +1,6 @@
 import { type CrdCondition, type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
-import { type Freezer, type FreezeOwner, freezerOf, isSameRun } from "../api/owner.ts";
+import { type Freezer, type FreezeOwner, freezerOf, isSameMigration } from "../api/owner.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { ApiError } from "../kube/errors.ts";
 import type { CallContext } from "../retry/call-context.ts";
@@ -63,29 +63,40 @@ export function isNothingToLift({ isAnnotated, policyOwners, condition }: Freeze
   return !isAnnotated && policyOwners.length === 0 && condition !== "stuck";
 }
 
+/** What came of it. */
+export interface BrokenGlass {
+  /** What was done or left, a line each. */
+  readonly lines: readonly string[];
+  /** Whether something that was not found before freezes the CRD still. */
+  readonly isFrozen: boolean;
+}
+
 /**
  * Takes away what was found to freeze a CRD, whichever client put it there. The annotations go first: nothing that fails after that keeps
  * the storage version frozen by them. What another run or client has put there since stays: the user was not told whose migration ends.
- * @returns what was done, a line each
  * @throws {ApiError | TransportError | KsvmError} where the annotations or the condition cannot be taken off.
  */
-export async function breakGlass(context: CallContext, findings: FreezeFindings): Promise<readonly string[]> {
+export async function breakGlass(context: CallContext, findings: FreezeFindings): Promise<BrokenGlass> {
   const { name } = findings;
   const done: string[] = [];
+  let isFrozen = false;
   const { isLifted, newer } = await liftAnnotations(context, findings);
   if (newer !== undefined) {
     const by = describeFreezer(newer.freezer);
     done.push(`left the freeze of "${name}": by now it is that of ${by}; run this again`);
+    isFrozen = true;
   } else if (isLifted) {
     done.push(`"${name}" is no longer frozen`);
   }
   if (findings.condition === "stuck") {
-    done.push(await liftCondition(context, name));
+    const { line, isLeft } = await liftCondition(context, name);
+    done.push(line);
+    isFrozen ||= isLeft;
   }
   if (findings.policyOwners.length > 0) {
-    done.push(await sweepPolicy(context, findings, newer === undefined));
+    done.push(await sweepPolicy(context, findings, newer));
   }
-  return done;
+  return { lines: done, isFrozen };
 }
 
 /** What a user is told of it; empty where storedVersions listed every version. */
@@ -96,13 +107,16 @@ export function listedAgain({ listed }: ClearedCondition): string {
 }
 
 /** A user may take their time before they confirm: what explains the condition may have begun since it was found, or ended. */
-async function liftCondition(context: CallContext, name: string): Promise<string> {
+async function liftCondition(
+  context: CallContext,
+  name: string,
+): Promise<{ readonly line: string; readonly isLeft: boolean }> {
   const { condition } = await inspectFreeze(context, name);
   const cleared = condition === "stuck" ? await clearCondition(context, name) : undefined;
   const what = `condition ${STORAGE_MIGRATING_CONDITION} of "${name}"`;
   return cleared === undefined
-    ? `left ${what}: it has changed, or a migration explains it by now; run this again`
-    : `cleared ${what}${listedAgain(cleared)}`;
+    ? { line: `left ${what}: it has changed, or a migration explains it by now; run this again`, isLeft: true }
+    : { line: `cleared ${what}${listedAgain(cleared)}`, isLeft: false };
 }
 
 /** @returns whether they were taken off; `newer`: the freeze of another run or client, for which they stay */
@@ -133,10 +147,10 @@ function freezeOn({ metadata }: CustomResourceDefinition): SeenFreeze | undefine
   return freezer === undefined || value === undefined ? undefined : { freezer, value };
 }
 
-/** That of a later attempt of the same run is the same. */
+/** That of a later attempt of the same run, or of the same migration, is the same. */
 function isSameFreeze({ freezer: now, value }: SeenFreeze, before: SeenFreeze | undefined): boolean {
   if (now.kind === "run") {
-    return before?.freezer.kind === "run" && isSameRun(now.owner, before.freezer.owner);
+    return before?.freezer.kind === "run" && isSameMigration(now.owner, before.freezer.owner);
   }
   return before?.freezer.kind === "other" && now.manager === before.freezer.manager && value === before.value;
 }
@@ -176,21 +190,24 @@ function withoutCondition({ status }: CustomResourceDefinition): readonly CrdCon
 async function sweepPolicy(
   context: CallContext,
   { name, policyOwners }: FreezeFindings,
-  isUnfrozen: boolean,
+  newer: SeenFreeze | undefined,
 ): Promise<string> {
   const policy = `ValidatingAdmissionPolicy "${policyGuardOf(name).name}"`;
+  const keeper = newer?.freezer.kind === "run" ? newer.freezer.owner : undefined;
+  // A run installs its policy before it freezes: that of the freeze that stays may have been found.
   const wasFound = (owner: FreezeOwner | undefined): boolean =>
-    policyOwners.some((found) => (found && owner ? isSameRun(found, owner) : found === owner));
+    !(owner && keeper && isSameMigration(owner, keeper)) &&
+    policyOwners.some((found) => (found && owner ? isSameMigration(found, owner) : found === owner));
   try {
     const removal = await removePolicyGuard(context, name, wasFound);
     // What counts is what is there now: another client may have written it, or put it back.
     if (removal === "kept" || (await isPolicyGuardThere(context, name))) {
-      return `left ${policy}: another client has written it since; run this again`;
+      return `left ${policy}: by now it is that of another run or client; run this again`;
     }
     return removal === "removed" ? `removed ${policy}` : `${policy} was gone already`;
   } catch (error) {
     context.signal.throwIfAborted();
-    return `left ${policy}${isUnfrozen ? ", which does nothing now" : ""}: ${messageOf(error)}`;
+    return `left ${policy}${newer === undefined ? ", which does nothing now" : ""}: ${messageOf(error)}`;
   }
 }
 

@@ -68,7 +68,11 @@ await tap.test(
       const findings = await inspectFreeze(context, crdWith().metadata.name);
       t.equal(findings.condition, "stuck");
       found = items;
-      const [said] = await breakGlass(context, findings);
+      const {
+        lines: [said],
+        isFrozen,
+      } = await breakGlass(context, findings);
+      t.equal(isFrozen, items.length > 0);
       t.match(said, items.length === 0 ? /^cleared condition/ : /^left condition .*run this again$/);
       t.equal(written.length, items.length === 0 ? 1 : 0);
     }
@@ -115,7 +119,12 @@ async function broken(t: Test, asked: Found, found: Found): Promise<readonly str
   const context = { client: new ApiClient(server.transport()), retrier, signal: new AbortController().signal };
   const findings = await inspectFreeze(context, crdWith().metadata.name);
   now = found;
-  const said = await breakGlass(context, findings);
+  const { isFrozen, lines: said } = await breakGlass(context, findings);
+  t.equal(
+    isFrozen,
+    said.some((line) => line.startsWith("left the freeze")),
+    "the exit code says so, too",
+  );
   t.equal(written.length, said.filter((line) => !/^left | was gone already$/.test(line)).length, "it says what it did");
   return said;
 }
@@ -123,11 +132,16 @@ async function broken(t: Test, asked: Found, found: Found): Promise<readonly str
 const UNFROZEN = '"widgets.example.com" is no longer frozen';
 const POLICY = 'ValidatingAdmissionPolicy "ksvm-freeze.widgets.example.com"';
 const LEFT_FREEZE = /^left the freeze of "widgets.example.com": by now it is that of b \(Lease .*; run this again$/;
-const LEFT_POLICY = `left ${POLICY}: another client has written it since; run this again`;
+const LEFT_POLICY = `left ${POLICY}: by now it is that of another run or client; run this again`;
 
 await tap.test("breakGlass() leaves what a run has frozen since the user was asked", async (t) => {
   t.match(await broken(t, ofRun("a"), ofRun("b")), [LEFT_FREEZE, LEFT_POLICY]);
   t.match(await broken(t, { crd: {}, policy: ownedBy("a") }, ofRun("b")), [LEFT_FREEZE, LEFT_POLICY], "a policy alone");
+  t.match(
+    await broken(t, { crd: {}, policy: ownedBy("b") }, ofRun("b")),
+    [LEFT_FREEZE, LEFT_POLICY],
+    "installed first",
+  );
   t.match(await broken(t, { crd: BY_HAND }, ofRun("b")), [LEFT_FREEZE], "another client's before");
   const policyOfA = await broken(t, ofRun("a"), { ...ofRun("b"), policy: ownedBy("a") });
   t.match(policyOfA, [LEFT_FREEZE, `removed ${POLICY}`], "the webhook guards the other one");
@@ -144,6 +158,12 @@ await tap.test("breakGlass() lifts what the user was told of", async (t) => {
   t.strictSame(await broken(t, ofRun("a"), ofRun("a")), all);
   const later = ofRun("a", "2026-01-01T00:05:00.000Z");
   t.strictSame(await broken(t, ofRun("a"), later), all, "by a later attempt of the same run, too");
+  t.strictSame(await broken(t, ofRun("pod-a/uid/3"), ofRun("pod-b/uid/1")), all, "by the same migration, tried again");
+  t.match(
+    await broken(t, ofRun("pod-a/uid/3"), ofRun("pod-a/other/4")),
+    [/^left the freeze/, /^left /],
+    "by another one",
+  );
   t.strictSame(await broken(t, { crd: BY_HAND }, { crd: BY_HAND }), [UNFROZEN]);
   t.strictSame(await broken(t, { crd: {}, policy: {} }, { crd: {}, policy: {} }), [`removed ${POLICY}`]);
   t.strictSame(await broken(t, ofRun("a"), { crd: {} }), [`${POLICY} was gone already`]);

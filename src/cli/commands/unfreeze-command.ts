@@ -1,6 +1,6 @@
 import { STORAGE_MIGRATING_CONDITION } from "../../api/names.ts";
 import { systemClock } from "../../clock.ts";
-import { isSameRun } from "../../api/owner.ts";
+import { isSameMigration } from "../../api/owner.ts";
 import {
   breakGlass,
   describeFreezer,
@@ -45,8 +45,9 @@ export const UNFREEZE_COMMAND = defineCommand({
         stdout.write("nothing was changed\n");
         return EXIT.failed;
       }
-      stdout.write(lines(await breakGlass(context, findings)));
-      return EXIT.done;
+      const { isFrozen, lines: said } = await breakGlass(context, findings);
+      stdout.write(lines(said));
+      return isFrozen ? EXIT.failed : EXIT.done;
     } finally {
       await connection.close();
     }
@@ -92,7 +93,7 @@ function policyMeanings({ freeze, name, policyOwners }: FreezeFindings): readonl
   const policy = `ValidatingAdmissionPolicy "${policyGuardOf(name).name}"`;
   const freezer = freeze?.freezer;
   const meanings = policyOwners.map((owner) =>
-    owner !== undefined && freezer?.kind === "run" && isSameRun(owner, freezer.owner)
+    owner !== undefined && freezer?.kind === "run" && isSameMigration(owner, freezer.owner)
       ? `${policy} of that run guards the freeze.`
       : `${policy} is there, of ${describeOwner(owner)}, which has not frozen "${name}".`,
   );
