@@ -8,17 +8,20 @@ COPY package.json package-lock.json ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.build.json ./
 COPY src src
-RUN node_modules/.bin/tsc -p tsconfig.build.json && npm prune --omit=dev --ignore-scripts --no-audit --no-fund
+COPY LICENSE ./
+# `ksvm init` installs them.
+COPY deploy/base/crds deploy/base/crds
+# Files of the checkout have the modes that the umask of its user gave them. Any user may run the image, so any may read it.
+RUN node_modules/.bin/tsc -p tsconfig.build.json && npm prune --omit=dev --ignore-scripts --no-audit --no-fund && chmod -R u=rwX,go=rX .
 
 # Node and what it needs: no shell, no package manager, no npm.
 FROM gcr.io/distroless/nodejs24-debian13:nonroot
 ENV NODE_ENV=production
 WORKDIR /app
-COPY package.json LICENSE ./
+COPY --from=build /app/package.json /app/LICENSE ./
 COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist
-# `ksvm init` installs them.
-COPY deploy/base/crds deploy/base/crds
-# A user without a name, by number, so that runAsNonRoot can be checked. Nothing is written.
+COPY --from=build /app/deploy deploy
+# A user without a name, by number, so that runAsNonRoot can be checked; any other does as well. Nothing is written.
 USER 65532:65532
 ENTRYPOINT ["/nodejs/bin/node", "/app/dist/cli/main.js"]

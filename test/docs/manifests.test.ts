@@ -223,6 +223,27 @@ await tap.test("the image runs the program that the package names, as an unprivi
   }
 });
 
+await tap.test("the modes of the image's files do not depend on the umask of the checkout", async (t) => {
+  const dockerfile = read("Dockerfile");
+  const last = dockerfile.lastIndexOf("FROM ");
+  const copies = dockerfile.slice(last).match(/^COPY .*$/gm) ?? [];
+  t.ok(copies.length > 0);
+  for (const copy of copies) t.match(copy, /^COPY --(from=build|chmod=0644) /, copy);
+  const commands = dockerfile.slice(0, last).match(/^(COPY|RUN) .*$/gm) ?? [];
+  t.match(commands.at(-1), /^RUN .*chmod -R u=rwX,go=rX \.$/, "after the last file of the build stage");
+});
+
+await tap.test("no manifest says which user a pod runs as", async (t) => {
+  // OpenShift gives each namespace a range of its own, and refuses pods that ask for another user (restricted-v2).
+  const every = globSync("deploy/**/*.{yaml,tpl}", { cwd: fileURLToPath(root) });
+  for (const path of every) t.notMatch(read(path), /runAs(User|Group)|fsGroup/, path);
+  const pods = every.flatMap(
+    (path) => read(path).match(/^\s+securityContext:\n\s+(\S.*\n\s+)*?seccompProfile:/gm) ?? [],
+  );
+  t.ok(pods.length > 8);
+  for (const pod of pods) t.match(pod, "runAsNonRoot: true");
+});
+
 await tap.test("the package holds the CRDs that ksvm init installs", async (t) => {
   t.ok(files.includes("deploy"));
 });

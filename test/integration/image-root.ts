@@ -7,8 +7,10 @@ import { type RunningProgram, startProgram, type Teardown } from "../processes/p
 import { buildProgram } from "./built-program.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
-/** The user of the image. */
-const USER = 65_532;
+/** The user of the image, and its group. */
+const USER = "65532:65532";
+/** A user whom OpenShift chooses, from the range of a namespace, and its group. */
+export const ANY_USER = "1000650000:0";
 
 /** Why no image can be laid out here; `false` where it can. */
 export function whyNoImageRoot(): string | false {
@@ -40,11 +42,16 @@ export class ImageRoot {
     // mkdtemp() makes it its owner's alone.
     chmodSync(dir, 0o755);
     const dockerfile = readFileSync(join(ROOT, "Dockerfile"), "utf8");
-    const runtime = dockerfile.slice(dockerfile.lastIndexOf("\nFROM "));
+    const last = dockerfile.lastIndexOf("\nFROM ");
+    const runtime = dockerfile.slice(last);
     await buildProgram();
-    for (const [, from = "", to = ""] of runtime.matchAll(/^COPY (?:--from=build )?(.*) (\S+)$/gm)) {
+    for (const [, from = "", to = ""] of runtime.matchAll(/^COPY --from=build (.*) (\S+)$/gm)) {
       for (const source of from.split(" ")) copyIntoApp(dir, source.replace(/^\/app\//, ""), to);
     }
+    // A checkout under the umask 077, and what the Dockerfile does about it.
+    execFileSync("chmod", ["-R", "go=", "."], { cwd: join(dir, "app") });
+    const [, chmod = ":"] = /^RUN .*&& (chmod .*)$/m.exec(dockerfile.slice(0, last)) ?? [];
+    execFileSync("sh", ["-c", chmod], { cwd: join(dir, "app") });
     const image = new ImageRoot(dir, dockerfile);
     const [node = ""] = image.#entrypoint;
     copy(realpathSync(process.execPath), join(dir, node));
@@ -60,9 +67,17 @@ export class ImageRoot {
     return `/etc/${name}`;
   }
 
-  /** Starts the image's program: its root is read-only, and its user that of the image. It ends with the test. */
-  start(t: Teardown, args: readonly string[], environment: Readonly<Record<string, string>> = {}): RunningProgram {
+  /**
+   * Starts the image's program: its root is read-only. It ends with the test.
+   * @param options.user with its group, by numbers: that of the image, if it is missing
+   */
+  start(
+    t: Teardown,
+    args: readonly string[],
+    options: { readonly user?: string; readonly environment?: Readonly<Record<string, string>> } = {},
+  ): RunningProgram {
     const { dir } = this;
+    const { environment = {}, user = USER } = options;
     const set = [...this.#environment, ...Object.entries(environment).map(([name, value]) => `${name}=${value}`)];
     const prepare = [
       `mount --bind '${dir}' '${dir}'`,
@@ -71,7 +86,7 @@ export class ImageRoot {
       `mount -o remount,ro,bind '${dir}'`,
       `cd '${dir}'`,
       ...set.map((setting) => `export '${setting}'`),
-      `exec chroot --userspec=${USER}:${USER} '${dir}' "$@"`,
+      `exec chroot --userspec=${user} '${dir}' "$@"`,
     ].join(" && ");
     const command = ["--mount", "sh", "-c", prepare, "sh", ...this.#entrypoint, ...args];
     return startProgram(t, "unshare", command, { withoutTap: true, timeoutMs: 600_000 });
@@ -79,6 +94,11 @@ export class ImageRoot {
 }
 
 function copyIntoApp(dir: string, source: string, to: string): void {
+  if (source === "deploy") {
+    // What .dockerignore lets into the build.
+    copyIntoApp(dir, "deploy/base/crds", "deploy/base/crds");
+    return;
+  }
   if (source !== "node_modules") {
     const target = to.endsWith("/") ? join(to, source) : to;
     copy(join(ROOT, source), join(dir, "app", target));

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import t from "tap";
@@ -5,7 +6,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { kubeconfigText } from "../control-plane/kubeconfig.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { ImageRoot, whyNoImageRoot } from "./image-root.ts";
+import { ANY_USER, ImageRoot, whyNoImageRoot } from "./image-root.ts";
 import { applyBase, tokenOf } from "./installation.ts";
 import { freePort, ONLY_CUSTOM, QUICK_FLAGS } from "./replica.ts";
 
@@ -47,7 +48,7 @@ await t.test(
     ];
     const asController = await kubeconfigFor("storage-migrator");
     const controller = image.start(t, ["controller", asController, ...flags, ...QUICK_FLAGS, ...ONLY_CUSTOM], {
-      NODE_OPTIONS: "--max-old-space-size=192",
+      environment: { NODE_OPTIONS: "--max-old-space-size=192" },
     });
     const kind = new TestKind("image");
     await cluster.createStale(kind, MIGRATED);
@@ -60,8 +61,10 @@ await t.test(
 
     const dwell = ["--apiserver-dwell=1s", "--replica-dwell=1s"];
     const names = ["--extra-names=127.0.0.1", `--replica-endpoints=127.0.0.1:${webhookPort}`];
-    const rotated = await image.start(t, ["certs", "rotate", "--now", ...dwell, ...names, asCertificates]).ended;
+    const rotate = ["certs", "rotate", "--now", ...dwell, ...names, asCertificates];
+    const rotated = await image.start(t, rotate, { user: ANY_USER }).ended;
     t.match(rotated, { code: 0 }, rotated.stderr);
+    t.equal(execFileSync("find", [join(image.dir, "app"), "!", "-perm", "-o+r"], { encoding: "utf8" }), "");
 
     // unshare, sh and chroot become the program: it is one process from the beginning.
     const status = readFileSync(`/proc/${controller.pid}/status`, "utf8");
