@@ -10,7 +10,7 @@ export const KEEP_INTERVAL_MS = 3_600_000;
 const MIN_INTERVAL_MS = 5_000;
 
 /**
- * Keeps the certificates valid, at once and every hour, until the signal is aborted: the leader's part, beside the Job and the
+ * Makes the first certificates, and keeps them valid, at once and every hour, until the signal is aborted: the leader's part, beside the
  * CronJob, so that a cluster whose CronJobs are suspended keeps going. A rotation that has to wait goes on when the wait is
  * over. What fails is logged and tried again. Where a replica sees that the Secret has lost its certificates, by its watch or by
  * `lookForLoss`, they are looked at at once.

@@ -224,8 +224,9 @@ export class LeaderPart {
     { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
   ): Promise<void> {
     const { client, clock, logger, loops, lost, machine, settings } = this.#options;
-    const isOwn = settings.runs.options.crdMode === "manage" && settings.webhook.certificates === "own";
-    if (isOwn) {
+    // Another process serves the webhook whatever becomes of storedVersions here.
+    const isServed = settings.runs.options.crdMode === "manage" || settings.servesWebhook === false;
+    if (isServed && settings.webhook.certificates === "own") {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const tools = machine?.certificates ?? {};
       const options = { ...tools, settings: settings.certificates, client, logger, findApiServers, lost, signal };

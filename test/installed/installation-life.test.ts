@@ -22,9 +22,7 @@ type MakeInstaller = (t: Test, cluster: Cluster) => Promise<Installer>;
 
 async function byHelm(version: (typeof HELM_VERSIONS)[number], { kubeconfig }: Cluster): Promise<Installer> {
   const program = await ensureHelm(version);
-  // No kubelet runs the hook, a Job.
-  const run = (...args: readonly string[]) =>
-    runHelm(program, [...args, "--namespace", NAMESPACE, "--no-hooks"], kubeconfig);
+  const run = (...args: readonly string[]) => runHelm(program, [...args, "--namespace", NAMESPACE], kubeconfig);
   return {
     install: () => run("install", "ksvm", CHART, "--create-namespace", "--set", "crds.keep=false"),
     upgrade: () => run("upgrade", "ksvm", CHART, "--set", "crds.keep=false,replicas=3,separateWebhook=true"),
@@ -44,9 +42,7 @@ async function byKustomize(t: Test, cluster: Cluster): Promise<Installer> {
   const apply = (folder: string) => run("apply", "--server-side", "--force-conflicts", "-k", folder);
   return {
     install: () => apply(base),
-    // Nobody runs the Job, which ends by itself elsewhere, and which cannot be applied again while it is there.
     upgrade: async () => {
-      await run("delete", "--ignore-not-found", "-n", NAMESPACE, "job/ksvm-certificates-install");
       await apply(other);
       await run("-n", NAMESPACE, "scale", "deployment/ksvm-controller", "deployment/ksvm-webhook", "--replicas=3");
     },

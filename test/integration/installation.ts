@@ -3,10 +3,9 @@ import { tmpdir } from "node:os";
 import { join, relative, resolve } from "node:path";
 import type { Test } from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import { isNotFound } from "../../src/kube/absent.ts";
 import type { ApiClient, NewObject } from "../../src/kube/client.ts";
 import { resourcesOf } from "../../src/kube/discovery.ts";
-import { APPLY_PATCH, objectPath, type Resource, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import { APPLY_PATCH, type Resource, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { kubeconfigText } from "../control-plane/kubeconfig.ts";
 import type { Cluster } from "./cluster.ts";
 import { render } from "./kubectl.ts";
@@ -67,24 +66,8 @@ export async function applyAll(
   }
 }
 
-/** The Job of deploy/base. */
-export const INSTALL_JOB = { namespace: NAMESPACE, name: "ksvm-certificates-install" };
-
-/**
- * Takes the Job of the installation away. Nothing here runs it and takes it away when it has run, as
- * `ttlSecondsAfterFinished: 0` asks for.
- */
-export async function endInstallJob({ transport }: ApiClient): Promise<void> {
-  const path = objectPath({ group: "batch", version: "v1", resource: "jobs" }, INSTALL_JOB);
-  const body = { apiVersion: "v1", kind: "DeleteOptions", propagationPolicy: "Background" };
-  await transport.request({ method: "DELETE", path, body }).catch((error: unknown) => {
-    if (!isNotFound(error)) throw error;
-  });
-}
-
 /** Applies deploy/base as it is shipped. */
 export async function applyBase({ api }: Pick<Cluster, "api">): Promise<void> {
-  await endInstallJob(api);
   await applyAll(api, await render("deploy/base"));
 }
 

@@ -4,7 +4,7 @@ import type { SecretObject } from "../../src/certs/secret-contents.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MERGE_PATCH, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Cluster } from "./cluster.ts";
-import { applyBase, endInstallJob, NAMESPACE, startAsServiceAccount } from "./installation.ts";
+import { applyBase, NAMESPACE, startAsServiceAccount } from "./installation.ts";
 import { kubectlOf } from "./kubectl.ts";
 
 const OLD = { namespace: NAMESPACE, name: "ksvm-webhook-tls" };
@@ -73,7 +73,6 @@ await t.test(
     let applied = 0;
     const applying = (async () => {
       while (!stop.signal.aborted) {
-        await endInstallJob(api);
         const how = applied % 2 === 0 ? ["--server-side"] : [];
         const { code, stderr } = await kubectl(["apply", ...how, "-k", "deploy/base"]);
         t.equal(code, 0, stderr);

@@ -108,22 +108,32 @@ await t.test(
   },
 );
 
-await t.test("a Secret that is lost is filled within a minute by a controller that serves nothing", async (t) => {
-  const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
-  const flags = [...ONLY_CUSTOM, "--webhook=off"];
-  const controller = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags });
-  const ref = { namespace: NAMESPACE, name: CERTIFICATE_SECRET };
-  const isFilled = async (): Promise<boolean> => caBundleOf(await api.find<SecretObject>(SECRETS, ref)) !== undefined;
-  await eventually(async () => controller.isLeading() && (await isFilled()), "there are certificates");
-  await api.delete(SECRETS, ref);
-  // As an administrator does, or the next sync of a GitOps tool.
-  await applyAll(
-    api,
-    documents.filter(({ kind, metadata }) => kind === "Secret" && metadata.name === CERTIFICATE_SECRET),
+for (const [which, further] of [
+  ["", []],
+  [" and prunes nothing", ["--manage-stored-versions=false"]],
+] as const)
+  await t.test(
+    `a Secret that is lost is filled within a minute by a controller that serves nothing${which}`,
+    async (t) => {
+      const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
+      const flags = [...ONLY_CUSTOM, "--webhook=off", ...further];
+      const controller = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags });
+      const ref = { namespace: NAMESPACE, name: CERTIFICATE_SECRET };
+      const isFilled = async (): Promise<boolean> =>
+        caBundleOf(await api.find<SecretObject>(SECRETS, ref)) !== undefined;
+      await eventually(async () => controller.isLeading() && (await isFilled()), "there are certificates");
+      await api.delete(SECRETS, ref);
+      // As an administrator does, or the next sync of a GitOps tool.
+      await applyAll(
+        api,
+        documents.filter(({ kind, metadata }) => kind === "Secret" && metadata.name === CERTIFICATE_SECRET),
+      );
+      t.notOk(await isFilled(), "negative control: the manifests have no certificates");
+      await eventually(isFilled, "there are certificates again");
+      controller.kill("SIGTERM");
+      t.equal(await controller.ended, 0, controller.log());
+    },
   );
-  t.notOk(await isFilled(), "negative control: the manifests have no certificates");
-  await eventually(isFilled, "there are certificates again");
-});
 
 /** The name of a flag; another word is itself. */
 function flagOf(arg: string): string {

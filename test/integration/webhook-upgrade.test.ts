@@ -12,7 +12,6 @@ import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.
 import { issueServing } from "../webhook/issue-serving.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startEarlierKeeper } from "./earlier-keeper.ts";
-import { endInstallJob } from "./installation.ts";
 import { kubectlOf } from "./kubectl.ts";
 import {
   flipsIn,
@@ -69,6 +68,10 @@ function hasLeft({ lines }: VersionedKeeper): boolean {
 function applyManifestsOf({ configuration, policy }: Shipped) {
   const items = [configuration, policy.policy, policy.binding];
   return kubectl(["apply", "--server-side", "-f", "-"], { apiVersion: "v1", kind: "List", items });
+}
+
+function apply(flags: readonly string[], ...what: readonly string[]) {
+  return kubectl(["apply", "--server-side", ...flags, ...what]);
 }
 
 function stamp(value: string): object {
@@ -254,10 +257,6 @@ await t.test("a fight with another client is answered promptly at first, and les
 
 await t.test("an upgrade from earlier manifests, which stamped nothing, and back", async (t) => {
   cleanUp(t);
-  const apply = async (flags: readonly string[], ...what: readonly string[]) => {
-    await endInstallJob(api);
-    return kubectl(["apply", "--server-side", ...flags, ...what]);
-  };
   t.match(await apply([], "-f", EARLIER_BASE), { code: 0 });
   const [policy, binding] = documentsIn("warning-before-generations.yaml") as [WantedObject, WantedObject];
   const found = documentsIn("base-before-generations.yaml").find(

@@ -9,6 +9,7 @@
 {{- if .denyEarlyMigrations -}}{{- $names = append $names "deny-early-migrations" -}}{{- end -}}
 {{- if .denyUnprovenPrunes -}}{{- $names = append $names "deny-unproven-prunes" -}}{{- end -}}
 {{- if .serveInTreeMigrations -}}{{- $names = append $names "serve-in-tree-migrations" -}}{{- end -}}
+{{- if .noKubeSystem -}}{{- $names = append $names "no-kube-system" -}}{{- end -}}
 {{- $names = append $names "monitoring" -}}
 {{- toJson $names -}}
 {{- end -}}
@@ -87,7 +88,7 @@ kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-forma
 {{- define "ksvm.adapt" -}}
 {{- $values := .root.Values -}}
 {{- $object := .object -}}
-{{- if has $object.kind (list "Deployment" "Job") -}}
+{{- if eq $object.kind "Deployment" -}}
 {{-   include "ksvm.pods" (dict "root" .root "spec" $object.spec.template.spec) -}}
 {{- else if eq $object.kind "CronJob" -}}
 {{-   include "ksvm.pods" (dict "root" .root "spec" $object.spec.jobTemplate.spec.template.spec) -}}
@@ -119,9 +120,5 @@ kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-forma
 {{-   $_ := set $object.metadata "annotations" (merge (dict "helm.sh/resource-policy" "keep") ($object.metadata.annotations | default dict)) -}}
 {{- else if eq $object.kind "CronJob" -}}
 {{-   include "ksvm.shareArgs" (dict "root" .root "spec" $object.spec.jobTemplate.spec.template.spec "flags" (include "ksvm.certificateFlags" .root)) -}}
-{{- else if eq $object.kind "Job" -}}
-{{-   include "ksvm.shareArgs" (dict "root" .root "spec" $object.spec.template.spec "flags" (include "ksvm.certificateFlags" .root)) -}}
-{{-   $hook := dict "helm.sh/hook" "post-install,post-upgrade" "helm.sh/hook-delete-policy" "before-hook-creation" -}}
-{{-   $_ := set $object.metadata "annotations" (merge $hook ($object.metadata.annotations | default dict)) -}}
 {{- end -}}
 {{- end -}}
