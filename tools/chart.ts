@@ -17,6 +17,7 @@ const COMPONENTS = [
   "deny-early-migrations",
   "deny-unproven-prunes",
   "serve-in-tree-migrations",
+  "no-kube-system",
   "monitoring",
 ] as const;
 

@@ -73,6 +73,7 @@ const cases: readonly (readonly [values: readonly string[], components: readonly
   [["denyEarlyMigrations=true"], ["deny-early-migrations"]],
   [["denyUnprovenPrunes=true"], ["deny-unproven-prunes"]],
   [["serveInTreeMigrations=true"], ["serve-in-tree-migrations"]],
+  [["noKubeSystem=true"], ["no-kube-system"]],
   [MONITORING, ["monitoring"]],
   [
     [
@@ -82,6 +83,7 @@ const cases: readonly (readonly [values: readonly string[], components: readonly
       "denyEarlyMigrations=true",
       "denyUnprovenPrunes=true",
       "serveInTreeMigrations=true",
+      "noKubeSystem=true",
       ...MONITORING,
     ],
     [
@@ -91,6 +93,7 @@ const cases: readonly (readonly [values: readonly string[], components: readonly
       "deny-early-migrations",
       "deny-unproven-prunes",
       "serve-in-tree-migrations",
+      "no-kube-system",
       "monitoring",
     ],
   ],
@@ -163,7 +166,7 @@ for (const [version, program] of helms) {
     const text = await helm(program, [...TEMPLATE, "--namespace", NAMESPACE, ...set]);
     const objects = parseAllDocuments(text).flatMap((document) => (document.toJS() as NewObject | null) ?? []);
     const pods = objects.flatMap((object) => podSpecsIn(object));
-    t.equal(pods.length, 5, "two Deployments, a Job, a CronJob, and the pod of helm test");
+    t.equal(pods.length, 4, "two Deployments, a CronJob, and the pod of helm test");
     for (const pod of pods) {
       t.match(pod, {
         imagePullSecrets: [{ name: "registry" }],
@@ -174,7 +177,7 @@ for (const [version, program] of helms) {
     const argsOf = (name: string): readonly string[] => deploymentIn(objects, name).containers[0]?.args ?? [];
     for (const pod of pods) t.same(pod.containers[0]?.args?.slice(-2), FOR_ALL, "flags of every command");
     const ofCertificates = pods.flatMap(({ containers }) => containers).filter(({ args }) => args?.[0] === "certs");
-    t.equal(ofCertificates.length, 2);
+    t.equal(ofCertificates.length, 1);
     for (const { args } of [...ofCertificates, { args: argsOf("ksvm-controller") }]) {
       t.same(
         FOR_CERTIFICATES.filter((arg) => !args?.includes(arg)),

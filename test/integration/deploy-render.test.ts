@@ -5,6 +5,8 @@ import t, { type Test } from "tap";
 import { parse, parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
 import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
+import { argumentsIn } from "../docs/container-arguments.ts";
 import { overlayOf } from "./installation.ts";
 import { ensureKustomize, KUBECTL_VERSIONS, kustomizeBuild } from "../control-plane/kustomize.ts";
 
@@ -64,6 +66,7 @@ function inOrder(certificates: "certificate-files" | "certificate-secret" | "cer
     "only-these-resources",
     "control-plane-nodes",
     "deny-early-migrations",
+    "no-kube-system",
   ];
   return names.map((name) => `deploy/components/${name}`);
 }
@@ -126,6 +129,71 @@ await t.test("cert-manager's certificate reaches a webhook in a Deployment of it
     t.ok(annotations["ksvm.sigs.k8s.io/generation"], "its generation stays");
   }
 });
+
+await t.test(
+  "no-kube-system reads the Leases of API servers by a ClusterRole, whoever keeps the certificates",
+  async (t) => {
+    const [program = ""] = programs.values();
+    const component = "deploy/components/no-kube-system";
+    for (const [folders, accounts] of [
+      [
+        ["deploy/base", component],
+        ["storage-migrator-certificates", "storage-migrator"],
+      ],
+      [["deploy/base", component, "deploy/components/certificate-files"], ["storage-migrator"]],
+      [["deploy/overlays/cert-manager", component], ["storage-migrator"]],
+    ] as const) {
+      const { stdout } = await kustomizeBuild(program, overlayOf(t, folders));
+      const objects = Object.values(objectsIn(stdout));
+      t.same(
+        objects.filter(({ metadata }) => metadata.namespace === "kube-system"),
+        [],
+      );
+      const found = objects.filter(({ metadata }) => metadata.name?.endsWith("-identities") === true);
+      const role = found.find(({ kind }) => kind === "ClusterRole");
+      const bindings = found.filter((object) => object !== role);
+      t.match(role, {
+        kind: "ClusterRole",
+        rules: [{ apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get", "list", "watch"] }],
+      });
+      const subjects = bindings.map((binding) => {
+        t.match(binding, { kind: "ClusterRoleBinding", roleRef: { kind: "ClusterRole", name: role?.metadata.name } });
+        return (binding as unknown as { readonly subjects: readonly { readonly name: string }[] }).subjects[0]?.name;
+      });
+      t.same(new Set(subjects), new Set(accounts), folders.join(", "));
+    }
+  },
+);
+
+await t.test(
+  "the flags of docs/install.md that follow from API servers reach every pod whose command has them",
+  async (t) => {
+    const install = readFileSync(join(ROOT, "docs/install.md"), "utf8");
+    const [, section = ""] = install.split("## Set these to your API servers' flags\n");
+    const { patches = [] } = parse(/```yaml\n([^]*?)```/.exec(section)?.[1] ?? "{}") as { patches?: readonly object[] };
+    const given = ["--settle=125s", "--shutdown-delay=70s"];
+    let checked = 0;
+    for (const [version, program] of programs) {
+      const overlay = overlayOf(t, ["deploy/base", "deploy/components/separate-webhook"]);
+      const path = join(overlay, "kustomization.yaml");
+      writeFileSync(path, JSON.stringify({ ...(parse(readFileSync(path, "utf8")) as object), patches }));
+      const { code, stdout, stderr } = await kustomizeBuild(program, overlay);
+      t.equal(code, 0, `${version}: ${stderr.slice(0, 300)}`);
+      for (const args of Object.values(objectsIn(stdout)).flatMap((object) => [...argumentsIn(object)])) {
+        const words = args.filter((arg) => !arg.startsWith("-")).join(" ");
+        const flags = Object.keys(COMMANDS.find((command) => command.path === words)?.flags ?? {});
+        const expected = given.filter((arg) => flags.includes(arg.replace(/^--|=.*/g, "")));
+        t.same(
+          args.filter((arg) => given.includes(arg)),
+          expected,
+          `${version}: ${words}`,
+        );
+        checked += expected.length;
+      }
+    }
+    t.equal(checked, 4 * programs.size, "both of the controller, one of the webhook and of the certificates");
+  },
+);
 
 await t.test("deny-early-migrations reaches whatever serves the webhook", async (t) => {
   const [program = ""] = programs.values();

@@ -24,6 +24,8 @@
 {{-     if ne $index (int $last) -}}{{- $kept = append $kept $item -}}{{- end -}}
 {{-   end -}}
 {{-   $_ := set $holder $holderKey $kept -}}
+{{- else if and (kindIs "map" $node) (eq $op.op "remove") -}}
+{{-   $_ := unset $node $last -}}
 {{- else if eq $op.op "test" -}}
 {{-   $found := "" -}}
 {{-   if kindIs "slice" $node -}}{{- $found = index $node (int $last) -}}{{- else -}}{{- $found = get $node $last -}}{{- end -}}
