@@ -5,12 +5,13 @@ import { CHECKPOINT_KEY_ANNOTATION, MIGRATING_ANNOTATION } from "../../src/api/n
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import type { ProgramEnd } from "../processes/program.ts";
 import { LEASES } from "../../src/kube/resources.ts";
+import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { NAMESPACE, overlayWithImage } from "./installation.ts";
 import { kubectlOf } from "./kubectl.ts";
-import { rejectUpdatesOf } from "./reject-updates.ts";
+import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 import { freePort, spawnController, untilReady } from "./replica.ts";
 
 const cluster = await Cluster.start(t);
@@ -140,12 +141,14 @@ await t.test("what a run that did not end well leaves goes by the commands of do
   const docs = readFileSync(new URL("../../docs/install.md", import.meta.url), "utf8");
   const commands = /^kubectl annotate crd .*\nkubectl .* delete lease .*$/m.exec(docs)?.[0].split("\n") ?? [];
   const kind = new TestKind("leftover");
-  await cluster.createStale(kind, 2);
-  await rejectUpdatesOf(cluster, kind, kind.objects(1, "v1alpha1")[0]?.metadata.name ?? "");
-  t.equal((await cluster.migrate([kind.name])).code, 3);
+  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+  const run = cluster.spawnKsvm(t, ["migrate", "--standalone", "--settle", "1s", ...INTERRUPTED_FLAGS, kind.name]);
+  await untilRewriting(cluster, kind, run);
+  run.signal("SIGINT");
+  t.equal((await run.ended).code, 130);
   const left = async (): Promise<readonly unknown[]> => {
     const { annotations = {} } = (await cluster.crd(kind)).metadata;
-    const lease = await cluster.api.find(LEASES, { namespace: "kube-system", name: `ksvm-migrate.${kind.name}` });
+    const lease = await cluster.api.find(LEASES, { namespace: "kube-system", name: leaseNameOf(kind.name) });
     return [annotations[CHECKPOINT_KEY_ANNOTATION], lease];
   };
   t.notOk((await left()).includes(undefined), "both are there");
