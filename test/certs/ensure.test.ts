@@ -132,7 +132,7 @@ function findNone(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-await tap.test("an API server that cannot be found is looked for once, and the next run looks again", async (t) => {
+await tap.test("a run looks once for an API server that it cannot find, and the next run looks again", async (t) => {
   // A time limit of Node.js keeps no process alive.
   const alive = setInterval(() => undefined, 1_000);
   t.teardown(() => clearInterval(alive));

@@ -131,7 +131,7 @@ await t.test("cert-manager's certificate reaches a webhook in a Deployment of it
 });
 
 await t.test(
-  "no-kube-system reads the Leases of API servers by a ClusterRole, whoever keeps the certificates",
+  "no-kube-system grants a ClusterRole on the Leases of API servers, with each keeper of certificates",
   async (t) => {
     const [program = ""] = programs.values();
     const component = "deploy/components/no-kube-system";

@@ -283,7 +283,7 @@ await tap.test("migrationsVerdictOf() goes by the newest of several, once all ha
   t.end();
 });
 
-await tap.test("migrationsVerdictOf() goes by the one that ended last of those created in the same second", (t) => {
+await tap.test("migrationsVerdictOf() takes the migration that ended last of those created in the same second", (t) => {
   const [sooner, later] = [{ ended: "2026-01-03T00:05:00Z" }, { ended: "2026-01-03T00:09:00Z" }];
   t.match(migrationsVerdictOf([line("Failed", later), line("Succeeded", sooner)]), { state: "failed" });
   t.match(migrationsVerdictOf([line("Failed", sooner), line("Succeeded", later)]), { state: "done" });
