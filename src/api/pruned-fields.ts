@@ -6,8 +6,13 @@ const MAX_DEPTH = 64;
 /** Every object has them, whether or not a schema describes them. */
 const IMPLICIT = new Set(["apiVersion", "kind", "metadata"]);
 
+const PRESERVE = "x-kubernetes-preserve-unknown-fields";
+
 /** Describes what is below a field that keeps what is unknown. */
-const ANYTHING: JsonObject = { "x-kubernetes-preserve-unknown-fields": true };
+const ANYTHING: JsonObject = { [PRESERVE]: true };
+
+/** Describes what is below `additionalProperties: true`: an API server prunes each object there to `{}`. */
+const EMPTY_OBJECTS: JsonObject = { type: "object" };
 
 /** The schema of one entry of `spec.versions`; `undefined` where it has none, or where it was not read. */
 export function schemaOf(versions: readonly unknown[], name: string | undefined): JsonObject | undefined {
@@ -17,9 +22,10 @@ export function schemaOf(versions: readonly unknown[], name: string | undefined)
 
 /**
  * The paths of fields that an object of the schema `known` may have, and that an API server prunes when it writes the object in the schema
- * `target`: `spec.size`, `spec.ports[].name`; `spec.*` where `known` takes any field. Empty where one of the two is missing.
+ * `target`: `spec.size`, `spec.ports[].name`; `spec.*` where `known` takes any field, and `spec.size: null` where it prunes the value `null`
+ * alone. Empty where one of the two is missing.
  *
- * https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
  */
 export function prunedFields(target: JsonObject | undefined, known: JsonObject | undefined): readonly string[] {
   return missingFrom(target, known, 0);
@@ -30,22 +36,37 @@ function missingFrom(target: JsonObject | undefined, known: JsonObject | undefin
     return [];
   }
   const isEmbeddedIn = depth === 0 || isEmbedded(target);
-  const fields = namesIn(target, known).flatMap((name) => {
-    if (IMPLICIT.has(name) && isEmbeddedIn) {
-      return [];
-    }
-    const there = objectIn(target["properties"])?.[name] ?? target["additionalProperties"];
-    const isKept = (there !== undefined && there !== false) || keepsUnknown(target);
-    return isKept ? below(name, missingFrom(objectIn(there), fieldOf(known, name), depth + 1)) : [name];
-  });
-  const inEach = (field: "items" | "additionalProperties"): readonly string[] =>
-    missingFrom(objectIn(target[field]), objectIn(known[field]) ?? restOf(known), depth + 1);
-  return [
-    ...fields,
-    ...(restOf(known) !== undefined && prunesUnknown(target) ? ["*"] : []),
-    ...below("[]", inEach("items")),
-    ...below("*", inEach("additionalProperties")),
-  ];
+  const fields = namesIn(target, known)
+    .filter((name) => !(isEmbeddedIn && IMPLICIT.has(name)))
+    .flatMap((name) => missingAt(name, [propertyOf(target, name) ?? furtherOf(target), fieldOf(known, name)], depth));
+  return [...fields, ...missingFromRest(target, known, depth), ...missingFromItems(target, known, depth)];
+}
+
+/** @param there what `target` has for the field; `undefined` where it prunes it */
+function missingAt(
+  name: string,
+  [there, known]: readonly [there: JsonObject | undefined, known: JsonObject | undefined],
+  depth: number,
+): readonly string[] {
+  if (there === undefined) {
+    return [name];
+  }
+  const isDescribed = there !== ANYTHING && there !== EMPTY_OBJECTS;
+  const nulls = isDescribed && takesNull(known) && !takesNull(there) ? [`${name}: null`] : [];
+  return [...nulls, ...below(name, missingFrom(there, known, depth + 1))];
+}
+
+/** Of fields that `known` takes without a description, those that `target` does not describe. */
+function missingFromRest(target: JsonObject, known: JsonObject, depth: number): readonly string[] {
+  const [further, rest] = [furtherOf(target), restOf(known)];
+  const isNoObject = further === undefined && target["type"] !== "object";
+  return rest === undefined || isNoObject || further === ANYTHING ? [] : missingAt("*", [further, rest], depth);
+}
+
+function missingFromItems(target: JsonObject, known: JsonObject, depth: number): readonly string[] {
+  const there = target === EMPTY_OBJECTS ? EMPTY_OBJECTS : itemsOf(target);
+  const items = itemsOf(known) ?? (target === EMPTY_OBJECTS ? undefined : restOf(known));
+  return below("[]", missingFrom(there, items, depth + 1));
 }
 
 /** Fields that one of the two may prune; of what `known` does not describe, those that `target` does. */
@@ -56,17 +77,38 @@ function namesIn(target: JsonObject, known: JsonObject): readonly string[] {
 }
 
 function fieldOf(known: JsonObject, name: string): JsonObject | undefined {
-  return objectIn(objectIn(known["properties"])?.[name]) ?? restOf(known);
+  const implicit = isEmbedded(known) && IMPLICIT.has(name) ? ANYTHING : undefined;
+  return implicit ?? propertyOf(known, name) ?? restOf(known);
 }
 
-/** What a schema lets through besides what it describes. */
+function propertyOf(schema: JsonObject, name: string): JsonObject | undefined {
+  const properties = objectIn(schema["properties"]) ?? {};
+  return Object.hasOwn(properties, name) ? objectIn(properties[name]) : undefined;
+}
+
+/** What an API server keeps of a field that `target` does not describe; `undefined` where it prunes it. */
+function furtherOf(target: JsonObject): JsonObject | undefined {
+  return mapOf(target) ?? (keepsUnknown(target) ? ANYTHING : undefined);
+}
+
+/** What an object may have besides what the schema describes; `undefined` for nothing. */
 function restOf(schema: JsonObject): JsonObject | undefined {
-  return keepsUnknown(schema) ? ANYTHING : undefined;
+  return keepsUnknown(schema) ? ANYTHING : mapOf(schema);
 }
 
-function prunesUnknown(schema: JsonObject): boolean {
-  const further = schema["additionalProperties"];
-  return schema["type"] === "object" && !keepsUnknown(schema) && (further === undefined || further === false);
+function mapOf({ additionalProperties }: JsonObject): JsonObject | undefined {
+  return additionalProperties === true ? EMPTY_OBJECTS : objectIn(additionalProperties);
+}
+
+/** A list that keeps what is unknown keeps it in its elements. */
+function itemsOf(schema: JsonObject): JsonObject | undefined {
+  const items = objectIn(schema["items"]);
+  return items !== undefined && keepsUnknown(schema) ? { ...items, ...ANYTHING } : items;
+}
+
+/** An API server prunes `null` where the schema neither allows it nor has a default, and puts the default in its place where it has one. */
+function takesNull(schema: JsonObject | undefined): boolean {
+  return schema?.["nullable"] === true;
 }
 
 function below(parent: string, paths: readonly string[]): readonly string[] {
@@ -79,5 +121,5 @@ function isEmbedded(schema: JsonObject): boolean {
 
 /** Of what it describes, too, unknown fields are pruned. */
 function keepsUnknown(schema: JsonObject): boolean {
-  return schema["x-kubernetes-preserve-unknown-fields"] === true;
+  return schema[PRESERVE] === true;
 }

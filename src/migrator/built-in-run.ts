@@ -8,7 +8,7 @@ import type { RunLease } from "../lease/run-lease.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { ListPosition } from "./rewrite/list-position.ts";
-import { type ListedStorage, whileListed } from "./listed-storage.ts";
+import { type UnfrozenAttempt, whileListed } from "./listed-storage.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
 import { rewriteAll } from "./rewrite-all.ts";
 import type { Settled } from "./rewrite/rewrite-pass.ts";
@@ -60,12 +60,14 @@ export class BuiltInRun {
    */
   attempt(context: RunContext, fence: Fence, lease: RunLease): Promise<MigrationResult> {
     const writes = { resource: this.#resource, crdName: this.#crdName, fence };
-    return whileListed(context, writes, (fenced, _, listed) => this.#attempt(fenced, lease, listed));
+    return whileListed(context, writes, (fenced, attempt) => this.#attempt(fenced, lease, attempt));
   }
 
-  /** @param listed of a resource that has a CRD, or may have one */
-  async #attempt(context: RunContext, lease: RunLease, listed?: ListedStorage): Promise<MigrationResult> {
-    const resource = this.#resource;
+  async #attempt(
+    context: RunContext,
+    lease: RunLease,
+    { resource, listed }: UnfrozenAttempt,
+  ): Promise<MigrationResult> {
     await this.#begin(context, lease);
     const evidence = new BuiltInEvidence(context, {
       resource,
@@ -79,7 +81,7 @@ export class BuiltInRun {
       [this.#kept, this.#keepsNothing] = [undefined, true];
     }
     const start = await this.#startOf(context, foundation);
-    const isResumed = await this.#rewrite(context, foundation, start);
+    const isResumed = await this.#rewrite(context, { resource, foundation, start });
     await evidence.repeat();
     await listed?.look();
     // Where objects were rejected, it is not called re-encrypted anyway, and they are named.
@@ -131,12 +133,19 @@ export class BuiltInRun {
   }
 
   /** @returns whether it went on from where another process stood */
-  async #rewrite(context: RunContext, foundation: Foundation, start: Start): Promise<boolean> {
+  async #rewrite(
+    context: RunContext,
+    {
+      resource,
+      foundation,
+      start,
+    }: { readonly resource: ServedResource; readonly foundation: Foundation; readonly start: Start },
+  ): Promise<boolean> {
     const { isEarlier = false, position, resume, tally } = start;
     if (resume !== undefined) {
       context.emit({ type: "resumed", watermark: resume.watermark, counts: { ...tally.counts } });
     }
-    const isResumed = await rewriteAll(context, this.#resource, {
+    const isResumed = await rewriteAll(context, resource, {
       tally,
       resume,
       position,

@@ -15,8 +15,8 @@ const MAX_AGE_MS = 10_000;
 const RETRY_EVERY_MS = 1_000;
 
 /**
- * Looks at a CRD again and again while its objects are written. A page may take minutes, so it is the writes that begin a look. No write
- * waits for one that takes no longer than usual. A look costs as much as the CRD is large. The time of a suspension counts: other clients go on.
+ * Looks at a CRD again and again while its objects are written. A page may take minutes, so it is the writes that begin a look. Unless it is
+ * outdated, no write waits for one that takes no longer than usual. A look costs as much as the CRD is large. The time of a suspension counts: other clients go on.
  */
 export class CrdLooks {
   readonly #context: RunContext;
@@ -25,6 +25,9 @@ export class CrdLooks {
   /** When a look was answered last; `undefined` before the first {@link now}: until then there are no others. */
   #answered: Moment | undefined;
   #underWay: Promise<void> | undefined;
+  /** How often {@link outdate} was called, and how often before the last look that was answered began. */
+  #outdated = 0;
+  #covered = 0;
 
   /** @param saw told of the CRD as each look shows it, where it is there */
   constructor(context: RunContext, crdName: string, saw: (crd: CustomResourceDefinition) => void) {
@@ -35,7 +38,12 @@ export class CrdLooks {
 
   /** Whether the last look is so long ago that nothing may be written by it. */
   get areOld(): boolean {
-    return this.#ageMs >= MAX_AGE_MS;
+    return this.#ageMs >= MAX_AGE_MS || this.#covered < this.#outdated;
+  }
+
+  /** By the looks that began until now, nothing may be written any more. */
+  outdate(): void {
+    this.#outdated++;
   }
 
   /**
@@ -43,7 +51,7 @@ export class CrdLooks {
    * @throws {KsvmError} where the CRD cannot be read; {WaitingForOthers} where that may pass.
    */
   async recent(): Promise<void> {
-    if (this.#ageMs >= LOOK_EVERY_MS) {
+    if (this.#ageMs >= LOOK_EVERY_MS || this.areOld) {
       this.#underWay ??= this.#again();
       await (this.areOld ? this.#underWay : undefined);
     }
@@ -56,10 +64,12 @@ export class CrdLooks {
   async now(): Promise<void> {
     const { client, clock, retrier, signal } = this.#context;
     const wallOffset = wallOffsetOf(clock);
+    const outdated = this.#outdated;
     const crd = await retrier.run(() => findCrd(client, this.#crdName, { signal }), signal);
     // Where the machine was suspended during the request, the answer may be as old as that.
     const monotonic = clock.monotonic();
     this.#answered = { monotonic, now: monotonic + wallOffset };
+    this.#covered = Math.max(this.#covered, outdated);
     if (crd !== undefined) {
       this.#saw(crd);
     }

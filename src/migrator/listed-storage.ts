@@ -1,23 +1,22 @@
 import { isDeepStrictEqual } from "node:util";
-import { conversionBesidesBundle, type CustomResourceDefinition, specKeyOf, storageVersionOf } from "../api/crd.ts";
+import {
+  conversionBesidesBundle,
+  type CustomResourceDefinition,
+  requestVersionOf,
+  specKeyOf,
+  storageVersionOf,
+} from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { KsvmError } from "../errors.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import type { ServedResource } from "../resources/migratable.ts";
-import { droppingWrites } from "../resources/request-resource.ts";
+import { readCrd } from "../resources/read-crd.ts";
+import { droppingWrites, writtenByCrd } from "../resources/request-resource.ts";
 import type { StartAgain } from "../retry/start-again.ts";
 import { CrdLooks } from "./crd-looks.ts";
 import { unlistedStorage } from "./foreign-prunes.ts";
 import { changedDuringRun } from "./foundation.ts";
 import type { RunContext } from "./run-context.ts";
-
-/** What a {@link ListedStorage} is told of the run. */
-export interface ListedStorageOptions {
-  /** Whether it knows the CRD; else none may be there. @default true */
-  readonly isThere?: boolean;
-  /** The version that it writes through. @default it is not looked whether that keeps all fields */
-  readonly requestVersion?: string;
-}
 
 /**
  * Of a CRD that is only rewritten, other clients write storedVersions, and may take the storage version out at any time: then no object
@@ -25,13 +24,16 @@ export interface ListedStorageOptions {
  * of before, which another client may have taken out by then, or where the conversion changes: that API server goes on to convert as before. What the
  * run rests on did not last anyway.
  *
+ * What was read after a look may be stored in a storage version that this look does not know, with fields that the version of the run lacks:
+ * no object is written before a look that began after it was read.
+ *
  * An API server that is behind serves the objects of a CRD that is deleted: a run that finds no CRD then, and one a moment later, knows nothing
  * of what the CRD lists.
  */
 export class ListedStorage {
   readonly #crdName: string;
   readonly #looks: CrdLooks;
-  readonly #isThere: boolean;
+  /** The version in which the run writes objects; `undefined` where no CRD may be there. */
   readonly #requestVersion: string | undefined;
   readonly #abort = new AbortController();
   /** The CRD as a look showed it last. */
@@ -39,19 +41,20 @@ export class ListedStorage {
   /** Why no object is written any more. */
   #stopped: Error | undefined;
 
-  constructor(context: RunContext, crdName: string, { isThere = true, requestVersion }: ListedStorageOptions = {}) {
+  /** @param crd as the attempt knows it. @default none may be there */
+  constructor(context: RunContext, crdName: string, crd?: CustomResourceDefinition) {
     this.#crdName = crdName;
-    this.#isThere = isThere;
-    this.#requestVersion = requestVersion;
+    this.#requestVersion = crd && requestVersionOf(crd);
+    this.#seen = crd;
     const signal = AbortSignal.any([context.signal, this.#abort.signal]);
-    this.#looks = new CrdLooks({ ...context, signal }, crdName, (crd) => this.#saw(crd));
+    this.#looks = new CrdLooks({ ...context, signal }, crdName, (seen) => this.#saw(seen));
   }
 
   /**
    * To be awaited before an object is written: resolves where a look saw the storage version listed a moment ago, and what confirms
    * the Lease of the run has passed.
    * @throws {KsvmError} ResourceNotMigratable where it is not listed, or as {@link droppingWrites}; CrdReplaced where a CRD is there that was not; as `CrdLooks.recent()`.
-   * @throws {StartAgain} where it changed, or how objects are converted.
+   * @throws {StartAgain} where it changed, or how objects are converted; where it is another CRD.
    * @throws what `confirm` throws.
    */
   async passed(confirm: Fence): Promise<void> {
@@ -78,23 +81,29 @@ export class ListedStorage {
     }
   }
 
+  /** Objects were read, and may be written: see {@link ListedStorage}. */
+  objectsRead(): void {
+    this.#looks.outdate();
+  }
+
   /** Nothing is sent after that. */
   end(): void {
     this.#abort.abort();
   }
 
   #saw(crd: CustomResourceDefinition): void {
-    this.#stopped ??= this.#isThere
-      ? (unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd) ?? this.#droppingWrites(crd))
-      : crdCreated(this.#crdName);
+    const version = this.#requestVersion;
+    this.#stopped ??=
+      version === undefined
+        ? crdCreated(this.#crdName)
+        : (unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd) ?? droppingWrites(crd, version));
     this.#seen = crd;
   }
 
-  #droppingWrites(crd: CustomResourceDefinition): KsvmError | undefined {
-    return this.#requestVersion === undefined ? undefined : droppingWrites(crd, this.#requestVersion);
-  }
-
   #changedFrom(before: CustomResourceDefinition, crd: CustomResourceDefinition): StartAgain | undefined {
+    if (before.metadata.uid !== crd.metadata.uid) {
+      return changedDuringRun(this.#crdName, "the CRD was deleted and created again");
+    }
     const [from, to] = [storageVersionOf(before), storageVersionOf(crd)];
     if (from !== to) {
       return changedDuringRun(this.#crdName, `its storage version changed from "${from}" to "${to}"`);
@@ -118,28 +127,36 @@ export interface UnfrozenWrites {
   readonly fence: Fence;
 }
 
+/** How an attempt writes. */
+export interface UnfrozenAttempt {
+  /** What is written, by the CRD as it is now. */
+  readonly resource: ServedResource;
+  /** Writes through clients besides that of the context have to await it. */
+  readonly fence: Fence;
+  /** Is to look at the CRD before the first write and at the end. @default the resource cannot have a CRD */
+  readonly listed?: ListedStorage;
+}
+
 /**
  * Does work that writes objects without a freeze. Where there is a CRD, or may be one, nothing is written but as a {@link ListedStorage} lets it.
- *
- * @param work its writes through clients besides that of its context have to await `fence`; `listed` is to look at the CRD before the first
- *   write and at the end
+ * @throws {ApiError} NotFound where the CRD is gone; {KsvmError} as `writtenByCrd()`; what `work` throws.
  */
 export async function whileListed<T>(
   context: RunContext,
   { resource, crdName, fence }: UnfrozenWrites,
-  work: (context: RunContext, fence: Fence, listed?: ListedStorage) => Promise<T>,
+  work: (context: RunContext, attempt: UnfrozenAttempt) => Promise<T>,
 ): Promise<T> {
   // No CRD has a group without a dot.
   if (crdName === undefined && !resource.group.includes(".")) {
-    return await work(context, fence);
+    return await work(context, { resource, fence });
   }
-  const listed = new ListedStorage(context, resourceNameOf(resource), {
-    isThere: crdName !== undefined,
-    requestVersion: resource.version,
-  });
+  const crd = crdName === undefined ? undefined : await readCrd(context, crdName);
+  const written = crd === undefined ? resource : writtenByCrd(crd);
+  const listed = new ListedStorage(context, resourceNameOf(resource), crd);
   const both: Fence = () => listed.passed(fence);
+  const writing = { ...context, client: context.client.fencedBy(both), onObjectsRead: () => listed.objectsRead() };
   try {
-    return await work({ ...context, client: context.client.fencedBy(both) }, both, listed);
+    return await work(writing, { resource: written, fence: both, listed });
   } finally {
     listed.end();
   }

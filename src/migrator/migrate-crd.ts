@@ -9,7 +9,7 @@ import { assertNotForeign } from "../freeze/freeze.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { chooseGuard, explainUnseenGuard } from "./choose-guard.ts";
 import { hasLeftovers, removeCheckpointKey, removeLeftovers } from "../freeze/leftovers.ts";
-import { writtenResourceOf } from "../resources/request-resource.ts";
+import { crdResourceOf, writtenByCrd } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { MigrationOptions, RunContext } from "./run-context.ts";
 import type { RunMemory } from "./run-memory.ts";
@@ -37,7 +37,7 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   const { name: crdName } = crd.metadata;
   const chosen = await chooseGuard(context, crdName, choice);
   const guarded: GuardedCrd = { crdName, guard: chosen.guard };
-  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(writtenResourceOf(crd), context.options)];
+  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), context.options)];
   const unseen =
     chosen.missing.length > 0 ? accessNeededFor(crdName, { guard: "webhook", leaseNamespace, subresource }) : [];
   await assertAccess(context, crdName, { wanted: [...wanted, ...unseen], besides: chosen.missing });
@@ -62,6 +62,7 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
         return nothingToDo(current);
       }
       assertNotForeign(current, lease.key);
+      writtenByCrd(current);
       const memory = { known: knownCheckpoint(run, lease, current) };
       const result = await runForcedOrNot({ context: run, lease, guarded, memory });
       [isDone, keepCheckpoint] = [true, result.outcome === "incomplete"];

@@ -10,7 +10,7 @@ import { dryRun, migrateBuiltIn } from "./migrate-built-in.ts";
 import { isDue, migrateCrd, nothingToDo } from "./migrate-crd.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { crdCreated } from "./listed-storage.ts";
-import { servedByCrd } from "../resources/request-resource.ts";
+import { servedByCrd, writtenByCrd } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
 import { assertOfCrd, conversionOf, withStatusOf } from "./crd-options.ts";
@@ -37,7 +37,7 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
   const run = withStatusOf(await unlessPruneProven(context, crd), crd);
   const conversion = conversionOf(run.options, crd);
   if (options.dryRun) {
-    return isDue(run.options, crd) ? dryRun(run, servedByCrd(crd), conversion) : nothingToDo(crd);
+    return isDue(run.options, crd) ? dryRun(run, writtenByCrd(crd), conversion) : nothingToDo(crd);
   }
   return options.crdMode === "rewrite" ? migrateBuiltIn(run, servedByCrd(crd), crd) : migrateCrd(run, crd);
 }

@@ -94,6 +94,8 @@ export interface RunContext {
    * the last write, and believes the result only after that. @default the run waits for that itself
    */
   readonly onRested?: (rested: CountedArrivals) => void;
+  /** Told where objects were read that are written next. It must not throw. @default none */
+  readonly onObjectsRead?: () => void;
   /** Told of every object that is done. It must not throw. @default none */
   readonly onAdvance?: (advance: Advance) => void;
   /** How long undoing is tried while the API server is down. @default as of {@link CleanupContext} */

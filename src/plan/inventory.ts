@@ -15,7 +15,7 @@ import { findCrd } from "../resources/read-crd.ts";
 import { conversionProblemOf, isWebhookDown } from "./conversion-problem.ts";
 import { type Estimate, estimateOf } from "./estimate.ts";
 import { countFieldVersions, type FieldVersions } from "./field-versions.ts";
-import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
+import { isSchemaDue, PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
 import { readStorageStates, storedEncodingOf } from "../resources/storage-states.ts";
 
 /** A plan entry with the number of objects, as far as it can be told. */
@@ -144,7 +144,11 @@ async function planCrds(client: ApiClient, options: CallOptions): Promise<readon
   const entries: PlanEntry[] = [];
   const list = { limit: CRD_PAGE_SIZE, projection: PLAN_FIELDS, ...options };
   for await (const { items } of projectedPages(client.transport, CRDS, list)) {
-    entries.push(...items.map((crd) => planCrd(crd as CustomResourceDefinition)));
+    for (const item of items) {
+      const crd = item as CustomResourceDefinition;
+      const whole = isSchemaDue(crd) ? await findCrd(client, crd.metadata.name, options) : undefined;
+      entries.push(planCrd(whole ?? crd));
+    }
   }
   return entries.toSorted((a, b) => a.name.localeCompare(b.name));
 }

@@ -15,6 +15,7 @@ import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import type { Resource } from "../kube/resources.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
 import type { ServedResource } from "../resources/migratable.ts";
+import { namedFieldsLost } from "../resources/request-resource.ts";
 import { versionTextOf } from "../resources/known-versions.ts";
 import type { StoredEncoding } from "../resources/storage-states.ts";
 
@@ -75,6 +76,11 @@ export const PLAN_FIELDS = crdProjection(
   { status: { conditions: "all" } },
 );
 
+/** Whether {@link planCrd} says more where the schemas of the CRD are known, which {@link PLAN_FIELDS} leave out. */
+export function isSchemaDue(crd: CustomResourceDefinition): boolean {
+  return crdActionOf(crd) === "migrate" && requestVersionOf(crd) !== storageVersionOf(crd) && !movesFields(crd);
+}
+
 /** What a migration of this CRD would do. */
 export function planCrd(crd: CustomResourceDefinition): PlanEntry {
   const { name } = crd.metadata;
@@ -129,7 +135,20 @@ function crdActionOf(crd: CustomResourceDefinition): PlannedAction {
   if (isClean(crd) && pruneDoubtOf(crd) === undefined) {
     return "none";
   }
-  return requestVersionOf(crd) === undefined || isFrozenByOthers(crd) ? "blocked" : "migrate";
+  return requestVersionOf(crd) === undefined || isFrozenByOthers(crd) || lackingNoteOf(crd) !== undefined
+    ? "blocked"
+    : "migrate";
+}
+
+/** Why no object can be written without the loss of fields, and what helps; `undefined` where it can. */
+function lackingNoteOf(crd: CustomResourceDefinition): string | undefined {
+  const version = requestVersionOf(crd);
+  const lacked = version && namedFieldsLost(crd, version);
+  const storage = storageVersionOf(crd);
+  return (
+    lacked &&
+    `its storage version "${storage}" is not served, and "${version}" lacks ${lacked}: set served: true on "${storage}" until it is migrated`
+  );
 }
 
 function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
@@ -139,7 +158,10 @@ function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
   if (hasFreezeAnnotation(crd)) {
     return `frozen by ${freezeOwnerOf(crd)?.identity ?? ""} since ${freezeOwnerOf(crd)?.since ?? ""}`;
   }
-  return requestVersionOf(crd) === undefined ? "no version is served" : undefined;
+  if (requestVersionOf(crd) === undefined) {
+    return "no version is served";
+  }
+  return crdActionOf(crd) === "none" ? undefined : lackingNoteOf(crd);
 }
 
 /** Why objects may be stored in versions that storedVersions lacks, and what helps; `undefined` where nothing speaks for it. */

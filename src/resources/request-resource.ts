@@ -1,6 +1,7 @@
 import { type CustomResourceDefinition, fieldsLostThrough, requestVersionOf, storageVersionOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
 import type { Resource } from "../kube/resources.ts";
+import { StartAgain } from "../retry/start-again.ts";
 import type { ServedResource } from "./migratable.ts";
 
 /**
@@ -21,18 +22,31 @@ export function crdResourceOf(crd: CustomResourceDefinition): Resource {
 /** So many fields of a schema are named. */
 const MAX_NAMED_FIELDS = 5;
 
+/** The first fields of `fieldsLostThrough()` and how many more there are, in words; `undefined` where there are none. */
+export function namedFieldsLost(crd: CustomResourceDefinition, version: string): string | undefined {
+  const lost = fieldsLostThrough(crd, version);
+  const rest = lost.length > MAX_NAMED_FIELDS ? ` and ${lost.length - MAX_NAMED_FIELDS} more` : "";
+  return lost.length === 0 ? undefined : `${lost.slice(0, MAX_NAMED_FIELDS).join(", ")}${rest}`;
+}
+
 /**
  * Why nothing may be written in a version of a CRD; `undefined` where nothing speaks against it. An object in the storage version would lose
- * the fields that this version lacks, although no client could tell: no version that has them is served.
+ * the fields that this version lacks. {@link StartAgain} where the CRD serves a version that has them; where it serves none, no client could tell.
  */
 export function droppingWrites(crd: CustomResourceDefinition, version: string): KsvmError | undefined {
-  const lost = fieldsLostThrough(crd, version);
-  if (lost.length === 0) {
+  const named = namedFieldsLost(crd, version);
+  if (named === undefined) {
     return undefined;
   }
+  const requested = requestVersionOf(crd);
+  if (requested !== undefined && fieldsLostThrough(crd, requested).length === 0) {
+    return new StartAgain(
+      "NotConverged",
+      `Cannot continue with "${crd.metadata.name}": version "${version}", in which this run writes objects, lacks ${named} now, ` +
+        `and "${requested}" does not; run again`,
+    );
+  }
   const storage = storageVersionOf(crd);
-  const rest = lost.length > MAX_NAMED_FIELDS ? ` and ${lost.length - MAX_NAMED_FIELDS} more` : "";
-  const named = `${lost.slice(0, MAX_NAMED_FIELDS).join(", ")}${rest}`;
   return new KsvmError(
     "ResourceNotMigratable",
     `Cannot write objects of "${crd.metadata.name}": its storage version "${storage}" is not served, and version "${version}" lacks ${named}, ` +
@@ -41,23 +55,23 @@ export function droppingWrites(crd: CustomResourceDefinition, version: string): 
 }
 
 /**
+ * The same, with what a run is told of the CRD.
+ * @throws as {@link crdResourceOf}
+ */
+export function servedByCrd(crd: CustomResourceDefinition): ServedResource {
+  const { names, scope } = crd.spec;
+  return { ...crdResourceOf(crd), kind: names.kind, scope };
+}
+
+/**
  * Where the objects of a CRD are written.
  * @throws as {@link crdResourceOf}; {KsvmError} ResourceNotMigratable as {@link droppingWrites}
  */
-export function writtenResourceOf(crd: CustomResourceDefinition): Resource {
-  const resource = crdResourceOf(crd);
+export function writtenByCrd(crd: CustomResourceDefinition): ServedResource {
+  const resource = servedByCrd(crd);
   const problem = droppingWrites(crd, resource.version);
   if (problem !== undefined) {
     throw problem;
   }
   return resource;
-}
-
-/**
- * The same, with what a run without a freeze is told of the CRD.
- * @throws as {@link writtenResourceOf}
- */
-export function servedByCrd(crd: CustomResourceDefinition): ServedResource {
-  const { names, scope } = crd.spec;
-  return { ...writtenResourceOf(crd), kind: names.kind, scope };
 }

@@ -9,7 +9,7 @@ import { readCrd } from "../resources/read-crd.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import { BuiltInEvidence } from "../migrator/built-in-evidence.ts";
 import type { Foundation } from "../migrator/foundation.ts";
-import { type ListedStorage, whileListed } from "../migrator/listed-storage.ts";
+import { type UnfrozenAttempt, whileListed } from "../migrator/listed-storage.ts";
 import type { RunContext } from "../migrator/run-context.ts";
 import { shownStorageOf } from "../migrator/shown-storage.ts";
 import { type ShownOn, type Verification, type VerificationCounts, verdictOf } from "./verification.ts";
@@ -42,9 +42,7 @@ export class VerifyRun {
     return whileListed(context, writes, (...fenced) => this.#attempt(...fenced));
   }
 
-  /** @param listed of a resource that has a CRD, or may have one */
-  async #attempt(context: RunContext, fence: Fence, listed?: ListedStorage): Promise<Verification> {
-    const resource = this.#resource;
+  async #attempt(context: RunContext, { fence, listed, resource }: UnfrozenAttempt): Promise<Verification> {
     const evidence = new BuiltInEvidence(context, { resource, crdName: this.#crdName, restarts: this.#restarts });
     const foundation = await evidence.prove();
     await listed?.look(foundation.crd);

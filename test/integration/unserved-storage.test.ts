@@ -1,9 +1,11 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
+import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { type CrdShape, GROUP, TestKind } from "./crd-fixture.ts";
+import { leaveFreeze } from "./left-behind.ts";
 import { parallel } from "./parallel.ts";
 
 const cluster = await Cluster.start(t);
@@ -14,21 +16,25 @@ const WIDE = { type: "object", properties: { size: INTEGER, extra: INTEGER } };
 const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
 
 /** Objects as v1alpha1 and as v1, which is the storage version, and then not served any more. Those of v1 have `spec.extra`. */
-async function withUnserved(word: string, shape: Omit<CrdShape, "storage">): Promise<TestKind> {
+async function withUnserved(
+  word: string,
+  shape: Omit<CrdShape, "storage">,
+  spec: object = { size: 3, extra: 7 },
+): Promise<TestKind> {
   const kind = new TestKind(word);
   const { api } = cluster;
   await cluster.createCrd(kind, { ...shape, storage: "v1alpha1" });
   await api.create(kind.resource("v1alpha1"), kind.object("old", "v1alpha1"));
   await cluster.setVersions(kind, { ...shape, storage: "v1" });
   const isStored = async (): Promise<boolean> => {
-    await api.create(kind.resource("v1"), { ...kind.object("new", "v1"), spec: { size: 3, extra: 7 } });
+    await api.create(kind.resource("v1"), { ...kind.object("new", "v1"), spec });
     const { v1 } = await cluster.storedAs(kind);
     // The API server may go on storing the version of before for a moment.
     await (v1 === 1 ? undefined : api.delete(kind.resource("v1"), { name: "new", namespace: "default" }));
     return v1 === 1;
   };
   await eventually(isStored, "an object is stored in v1");
-  t.same(await specOfNew(kind), [{ size: 3, extra: 7 }]);
+  t.same(await specOfNew(kind), [spec]);
   await cluster.setVersions(kind, { ...shape, storage: "v1", unserved: ["v1"] });
   await cluster.waitForVersion(kind, "v1", false);
   return kind;
@@ -59,9 +65,47 @@ parallel(
       t.same(await specOfNew(kind), [{ size: 3, extra: 7 }], args.join(" "));
     }
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+    const plan = await cluster.ksvm(["plan", "-o", "json", "--crds-only"]);
+    const { items } = JSON.parse(plan.stdout) as { items: readonly { name: string; action: string; note?: string }[] };
+    t.match(
+      items.find(({ name }) => name === kind.name),
+      { action: "blocked", note: /"v1alpha1" lacks spec\.extra: set served: true on "v1"/ },
+      "the plan of all CRDs says so",
+    );
     await assertNoTraces(t, cluster, kind);
   },
 );
+
+parallel("no run writes through a version that would empty maps and drop null of the storage version", async (t) => {
+  const properties = { size: INTEGER, labels: { type: "object" }, hint: { type: "string" } };
+  const labels = { type: "object", additionalProperties: { type: "string" } };
+  const wide = { ...properties, labels, hint: { type: "string", nullable: true } };
+  const specSchemas = { v1alpha1: { type: "object", properties }, v1: { type: "object", properties: wide } };
+  const spec = { size: 3, labels: { app: "a" }, hint: null };
+  const kind = await withUnserved("maps", { specSchemas }, spec);
+  for (const args of RUNS) {
+    const { code, stderr } = await cluster.ksvm([...args, kind.name]);
+    t.equal(code, 1, args.join(" "));
+    t.match(stderr, /version "v1alpha1" lacks spec\.labels\.\*, spec\.hint: null, which/);
+  }
+  t.same(await specOfNew(kind), [spec]);
+  // The control: this is what the API server does to them.
+  await cluster.api.patch(
+    kind.resource("v1alpha1"),
+    { name: "new", namespace: "default" },
+    { type: MERGE_PATCH, body: { metadata: { labels: { a: "b" } } } },
+  );
+  t.same(await specOfNew(kind), [{ size: 3, labels: {} }]);
+});
+
+parallel("a run that may write nothing lifts the freeze of a dead run all the same", async (t) => {
+  const kind = await withUnserved("dead", { specSchemas: { v1alpha1: NARROW, v1: WIDE } });
+  await leaveFreeze(cluster, kind);
+  const { code, stderr } = await cluster.migrate([kind.name]);
+  t.equal(code, 1);
+  t.match(stderr, /version "v1alpha1" lacks spec\.extra/);
+  await assertNoTraces(t, cluster, kind);
+});
 
 parallel("migrate goes through a served version that has all fields of the storage version", async (t) => {
   const specSchemas = { v1alpha1: NARROW, v1beta1: WIDE, v1: WIDE };

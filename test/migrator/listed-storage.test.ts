@@ -15,26 +15,26 @@ class Rewritten {
   readonly clock = new ManualClock();
   readonly listed: ListedStorage;
   readonly #parts: Pick<RunContext, "client" | "clock" | "retrier" | "signal">;
-  crd: ReturnType<typeof crdWith> | undefined = crdWith({ storedVersions: ["v1", "v2"] });
+  crd: ReturnType<typeof crdWith> | undefined;
   looks = 0;
   /** Before it answers. */
   answer: () => Promise<unknown> = async () => undefined;
 
-  constructor({ isThere = true } = {}) {
+  /** @param known the CRD as the attempt knows it */
+  constructor({ isThere = true, known = crdWith({ storedVersions: ["v1", "v2"] }) } = {}) {
+    this.crd = known;
     const { clock } = this;
     const find = async (): Promise<unknown> => {
       this.looks++;
       await this.answer();
       return this.crd;
     };
-    const client = { find } as unknown as ApiClient;
+    const client = { find, get: async () => this.crd } as unknown as ApiClient;
     const retrier = new Retrier({ clock, random: () => 0.5 });
     const { signal } = new AbortController();
     this.#parts = { client, clock, retrier, signal };
-    this.listed = new ListedStorage(this.context(), crdWith({}).metadata.name, {
-      isThere,
-      requestVersion: "v1",
-    });
+    const crd = isThere ? known : undefined;
+    this.listed = new ListedStorage(this.context(), known.metadata.name, crd);
   }
 
   /** @param fencedBy told of what its client is fenced by */
@@ -278,10 +278,11 @@ await tap.test(
     for (const crdName of ["widgets.example.com", undefined]) {
       run.looks = 0;
       run.crd = crdName === undefined ? undefined : crdWith({});
-      const done = await whileListed(context, { resource: widgets, crdName, fence }, async (_, both, listed) => {
-        await listed?.look();
-        await both();
-        t.equal(fenced, both, "the client of the run as well");
+      const done = await whileListed(context, { resource: widgets, crdName, fence }, async (_, attempt) => {
+        await attempt.listed?.look();
+        await attempt.fence();
+        t.equal(fenced, attempt.fence, "the client of the run as well");
+        t.match(attempt.resource, { ...widgets, version: crdName === undefined ? "v1" : "v2" }, "as the CRD has it");
         return "done";
       });
       t.equal(done, "done");
@@ -289,15 +290,17 @@ await tap.test(
     }
     t.same(told, ["Lease", "Lease"]);
     const builtIn = { resource: { ...widgets, group: "apps" }, crdName: undefined, fence };
-    t.same(await whileListed(context, builtIn, async (...given) => given), [context, fence]);
+    t.same(await whileListed(context, builtIn, async (...given) => given), [
+      context,
+      { resource: builtIn.resource, fence },
+    ]);
   },
 );
 
 await tap.test(
   "ListedStorage lets nothing be written in a version that comes to lack fields of the storage version",
   async (t) => {
-    const run = new Rewritten();
-    run.crd = crdLacking(0);
+    const run = new Rewritten({ known: crdLacking(0) });
     await run.listed.look();
     await t.resolves(run.mayWrite());
     run.crd = crdLacking(1);
@@ -305,3 +308,55 @@ await tap.test(
     await t.rejects(run.mayWrite(), { code: "ResourceNotMigratable", message: /version "v1" lacks spec\.f0/ });
   },
 );
+
+await tap.test(
+  "ListedStorage has the run begin again where a version comes to be served that keeps all fields",
+  async (t) => {
+    const run = new Rewritten({ known: crdLacking(0) });
+    await run.listed.look();
+    const lacking = crdLacking(1);
+    const versions = lacking.spec.versions.map((one) => ({ ...one, served: true }));
+    run.crd = { ...lacking, spec: { ...lacking.spec, versions } };
+    await run.clock.advance(10_000);
+    const message = /version "v1", in which this run writes objects, lacks spec\.f0 now, and "v2" does not; run again/;
+    await t.rejects(run.mayWrite(), { name: "StartAgain", message });
+  },
+);
+
+await tap.test("ListedStorage has the run begin again where the CRD is deleted and created again", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  run.crd = crdWith({ metadata: { uid: "uid-2" } });
+  await run.clock.advance(10_000);
+  await t.rejects(run.mayWrite(), {
+    name: "StartAgain",
+    message: /the CRD was deleted and created again during the run/,
+  });
+});
+
+await tap.test("ListedStorage has no object written before a look that began after the object was read", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  const answered = Promise.withResolvers<void>();
+  run.answer = () => answered.promise;
+  run.listed.objectsRead();
+  const first = run.mayWrite();
+  await run.clock.advance(0);
+  t.equal(run.looks, 2);
+  // A page that came after that look began.
+  run.listed.objectsRead();
+  run.crd = crdWith({ versions: ["v1+", "v2"] });
+  const { crd } = run;
+  run.crd = crdWith({});
+  run.answer = async () => void (run.crd = crd);
+  answered.resolve();
+  const refused = { name: "StartAgain", message: /its storage version changed/ };
+  await t.rejects(Promise.all([first, run.mayWrite()]), refused);
+  t.equal(run.looks, 3);
+  const calm = new Rewritten();
+  await calm.listed.look();
+  calm.listed.objectsRead();
+  await Promise.all([calm.mayWrite(), calm.mayWrite()]);
+  await calm.mayWrite();
+  t.equal(calm.looks, 2, "once for each page");
+});

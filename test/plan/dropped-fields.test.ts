@@ -35,6 +35,13 @@ function dropped(
 }
 
 const OPEN = { "x-kubernetes-preserve-unknown-fields": true };
+const EMBEDDED = { "x-kubernetes-embedded-resource": true };
+
+function mapOf(additionalProperties: JsonObject | true): JsonObject {
+  return { type: "object", additionalProperties };
+}
+
+const MAP = mapOf(TEXT);
 
 const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string[]])[] = [
   ["the same schema", spec({ a: TEXT }), spec({ a: TEXT, b: TEXT }), []],
@@ -86,6 +93,54 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
     spec({ a: { items: OPEN } }),
     spec({ a: { items: objectOf({}) } }),
     ["spec.a[].* v1"],
+  ],
+  [
+    "what is kept unknown in the elements of a list that keeps it",
+    spec({ a: { type: "array", items: objectOf({ b: TEXT }), ...OPEN } }),
+    spec({ a: { type: "array", items: objectOf({}), ...OPEN } }),
+    [],
+  ],
+  ["a map that becomes an object without fields", spec({ a: MAP }), spec({ a: objectOf({}) }), ["spec.a.* v1"]],
+  ["a map that becomes an object with fields", spec({ a: MAP }), spec({ a: objectOf({ b: TEXT }) }), ["spec.a.* v1"]],
+  [
+    "what a field of an object lacks that was a map of objects",
+    spec({ a: mapOf(objectOf({ c: TEXT })) }),
+    spec({ a: objectOf({ b: objectOf({}) }, OPEN) }),
+    ["spec.a.b.c v1"],
+  ],
+  [
+    "objects and lists of a map of anything",
+    spec({ a: mapOf(objectOf({ b: TEXT })) }),
+    spec({ a: mapOf(true) }),
+    ["spec.a.*.b v1"],
+  ],
+  [
+    "fields of a map of anything",
+    spec({ a: objectOf({ b: objectOf({ c: TEXT }), d: { items: objectOf({ e: TEXT }) } }) }),
+    spec({ a: mapOf(true) }),
+    ["spec.a.b.c v1", "spec.a.d[].e v1"],
+  ],
+  [
+    "what is kept unknown in a map of anything",
+    spec({ a: objectOf({}, OPEN) }),
+    spec({ a: mapOf(true) }),
+    ["spec.a.*.* v1"],
+  ],
+  ["no text of a map of anything", spec({ a: MAP }), spec({ a: mapOf(true) }), []],
+  ["null", spec({ a: { ...TEXT, nullable: true }, b: TEXT }), spec({ a: TEXT, b: TEXT }), ["spec.a: null v1"]],
+  ["null in a map", spec({ a: mapOf({ ...TEXT, nullable: true }) }), spec({ a: MAP }), ["spec.a.*: null v1"]],
+  ["no null that stays", spec({ a: { ...TEXT, nullable: true } }), spec({ a: { ...TEXT, nullable: true } }), []],
+  [
+    "what the metadata of an embedded object has, where it is none any more",
+    spec({ pod: objectOf({}, EMBEDDED) }),
+    spec({ pod: objectOf({ apiVersion: TEXT, kind: TEXT, metadata: objectOf({}) }) }),
+    ["spec.pod.metadata.* v1"],
+  ],
+  [
+    "a field with a name that every JavaScript object has",
+    spec({ constructor: TEXT }),
+    spec({}),
+    ["spec.constructor v1"],
   ],
   ["nothing of what both keep unknown", spec({ a: TEXT }, OPEN), spec({}, OPEN), []],
   [

@@ -4,7 +4,8 @@ import { type CustomResourceDefinition, storageVersionHashOf } from "../../src/a
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
 import { prune } from "../../src/json/json-projection.ts";
-import { PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
+import { isSchemaDue, PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
+import { crdLacking } from "../api/crd-lacking.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
 const OURS = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
@@ -39,6 +40,32 @@ for (const [name, traits, expected] of cases) {
     t.end();
   });
 }
+
+await tap.test(
+  "planCrd() says blocked where each write would drop fields of a storage version that is not served",
+  (t) => {
+    const note =
+      'its storage version "v2" is not served, and "v1" lacks spec.f0: set served: true on "v2" until it is migrated';
+    t.match(planCrd(crdLacking(1)), { action: "blocked", note, removableVersions: [] });
+    t.match(planCrd(crdLacking(0)), { action: "migrate", note: undefined });
+    t.match(planCrd(crdLacking(1, { storedVersions: ["v2"] })), { action: "none", note: undefined });
+    t.match(planCrd(crdLacking(1, { metadata: BY_OTHERS })), { action: "blocked", note: "frozen by another owner" });
+    t.match(planCrd({ ...saying("True", "MigrationRunning"), spec: crdLacking(1).spec }), {
+      action: "blocked",
+      note,
+    });
+    t.end();
+  },
+);
+
+await tap.test("isSchemaDue() is true where the schemas decide whether a migration can write", (t) => {
+  t.ok(isSchemaDue(prune(crdLacking(1), PLAN_FIELDS) as CustomResourceDefinition));
+  t.notOk(isSchemaDue(crdLacking(1, { storedVersions: ["v2"] })), "there is nothing to do");
+  t.notOk(isSchemaDue(crdLacking(1, { conversion: { strategy: "Webhook" } })), "a webhook converts");
+  t.notOk(isSchemaDue(crdWith({})), "the storage version is served");
+  t.notOk(isSchemaDue(crdWith({ versions: ["v1-", "v2+-"] })), "no version is");
+  t.end();
+});
 
 await tap.test("planCrd() has the fields of `ksvm plan -o json`", (t) => {
   t.strictSame(planCrd(crdWith({ versions: ["v1", "v2+-"] })), {

@@ -102,11 +102,10 @@ export class Tally {
   add(object: NamedObject, outcome: ObjectOutcome): void {
     const named = namedObjectOf(object);
     this.#keep(named, outcome);
-    if (outcome.kind === "newer" && outcome.isCounted === true) {
-      return;
+    if (outcome.isCounted !== true) {
+      this.counts.done++;
+      this.counts[outcome.kind]++;
     }
-    this.counts.done++;
-    this.counts[outcome.kind]++;
     if (outcome.kind === "failed" && this.failures.length < MAX_NAMED_OBJECTS) {
       this.failures.push({ ...named, reason: keptReasonOf(outcome.reason) });
     }

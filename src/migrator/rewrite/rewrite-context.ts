@@ -12,6 +12,8 @@ import type { SeenState } from "./seen-state.ts";
 export type ObjectOutcome = ObjectEnd & {
   /** Why its managedFields go on naming another version, where they were to name the storage version. */
   readonly keptFields?: string;
+  /** Whether it was counted before the list began at the first object again, and is not to be counted twice. */
+  readonly isCounted?: true;
 };
 
 type ObjectEnd =
@@ -20,11 +22,7 @@ type ObjectEnd =
   /** It was stored in the storage version already: the API server wrote nothing. */
   | { readonly kind: "current" }
   /** Another client wrote it after the watermark, in the storage version. */
-  | {
-      readonly kind: "newer";
-      /** Whether it was counted before the list began at the first object again, and is not to be counted twice. */
-      readonly isCounted?: true;
-    }
+  | { readonly kind: "newer" }
   /** It does not exist any more. */
   | { readonly kind: "gone" }
   /** It is still stored as it was, and this is why. */
@@ -45,6 +43,8 @@ export interface RewriteContext {
   readonly write?: typeof noOpWrite;
   /** What the objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
+  /** Told where the object was read again, and is written as it is now. @default none */
+  readonly onObjectsRead?: (() => void) | undefined;
   /** Told of what was written. @default nobody asks */
   readonly objectsSeen?: SeenState | undefined;
   /** Where the objects of a CRD are. @default it is no CRD */

@@ -48,6 +48,8 @@ export interface RewritePassOptions {
   readonly subresource?: "status" | undefined;
   /** The same, and of what was listed. */
   readonly objectsSeen?: RewriteContext["objectsSeen"];
+  /** Told of each page before an object of it is written, and as {@link RewriteContext} has it. @default none */
+  readonly onObjectsRead?: RewriteContext["onObjectsRead"];
   /** See {@link RewriteContext}. */
   readonly scope?: RewriteContext["scope"];
   /** The same. */
@@ -151,6 +153,7 @@ export class RewritePass {
     const page = new OpenPage(items, continueToken, followingOf(listed));
     this.#watermark ??= resourceVersion;
     this.#options.objectsSeen?.listed(resourceVersion);
+    this.#options.onObjectsRead?.();
     counts.total = this.#position.listed + this.#open.items + items.length + remainingItemCount;
     this.#open.add(page, (error) => this.#abort.abort(error));
     for (const object of items) {
@@ -183,9 +186,8 @@ export class RewritePass {
   /** As for one that is not due: written since the watermark, it was counted before the list began again. */
   #countedOnce(object: ListedObject, outcome: ObjectOutcome): ObjectOutcome {
     const isLate = isNewer(object.resourceVersion, this.#watermark ?? "");
-    return outcome.kind === "newer" && isLate && this.#position.wasListed(object)
-      ? { ...outcome, isCounted: true }
-      : outcome;
+    const isWritten = outcome.kind === "newer" || outcome.kind === "migrated";
+    return isWritten && isLate && this.#position.wasListed(object) ? { ...outcome, isCounted: true } : outcome;
   }
 
   async #pageDone(page: OpenPage): Promise<void> {

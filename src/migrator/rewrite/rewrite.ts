@@ -182,6 +182,7 @@ class Rewrite {
       return { kind: "failed", reason: reasonOf(error) };
     }
     this.#object = current;
+    this.#context.onObjectsRead?.();
     this.#patchType = patchTypeFor(current);
     if (isUnexplained) {
       await this.#pause(this.#unexplainedConflicts);

@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { Test } from "tap";
 
 import { ApiClient } from "../../../src/kube/client.ts";
+import type { ListedObject } from "../../../src/kube/listed-object.ts";
 import type { ResumePoint } from "../../../src/migrator/rewrite/checkpoint.ts";
 import { type Counts, Tally } from "../../../src/migrator/rewrite/counts.ts";
 import { Pacer } from "../../../src/retry/pacer.ts";
@@ -47,6 +48,8 @@ export async function pass(
     readonly onPage?: (left: Settled) => void | Promise<void>;
     /** @default as of the pass */
     readonly rewrite?: RewritePassOptions["rewrite"];
+    readonly isDueLate?: (object: ListedObject) => boolean;
+    readonly onObjectsRead?: () => void;
   },
 ): Promise<Pass> {
   const { count, pageSize, accepts } = options;
@@ -95,6 +98,8 @@ export async function pass(
     },
     onObject: () => options.onObject?.({ ...tally.counts }),
     ...(options.rewrite === undefined ? {} : { rewrite: options.rewrite }),
+    ...(options.isDueLate === undefined ? {} : { isDueLate: options.isDueLate }),
+    onObjectsRead: options.onObjectsRead,
   });
   await rewriting.run();
   return { tally, points, clock, tries, advances };

@@ -313,6 +313,49 @@ await tap.test(
 );
 
 await tap.test(
+  "RewritePass counts an object once whose managedFields are converted after the list began at the first object again",
+  async (t) => {
+    let isRefused = false;
+    const written = new Set<string>();
+    const { tally } = await pass(t, {
+      count: 9,
+      pageSize: 2,
+      accepts: () => true,
+      written,
+      isDueLate: () => true,
+      // As where the conversion met an API server that was busy, and does so no more.
+      rewrite: async (_, { name }) => {
+        written.add(name);
+        return { kind: "migrated", changed: false };
+      },
+      onList: ({ query }, response) => {
+        if (query.get("continue") !== "4" || isRefused) return false;
+        isRefused = true;
+        sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
+        return true;
+      },
+    });
+    t.ok(isRefused);
+    t.match(tally.counts, { done: 9, migrated: 9, newer: 0, total: 9 });
+  },
+);
+
+await tap.test("RewritePass tells of each page before an object of it is written", async (t) => {
+  const order: string[] = [];
+  await pass(t, {
+    count: 4,
+    pageSize: 2,
+    accepts: () => true,
+    onObjectsRead: () => order.push("page"),
+    rewrite: async (_, { name }) => {
+      order.push(name);
+      return { kind: "current" };
+    },
+  });
+  t.same(order, ["page", "w0", "w1", "page", "w2", "w3"]);
+});
+
+await tap.test(
   "RewritePass gives a later run no token that lies beyond an object whose managedFields were kept",
   async (t) => {
     const lefts: Settled[] = [];

@@ -86,6 +86,8 @@ interface Answers {
   readonly metadata?: ListedObject;
   readonly dryRun?: boolean;
   readonly subresource?: "status";
+  /** Told how many requests there were. */
+  readonly onObjectsRead?: (requests: number) => void;
   readonly adviceOnRejection?: string;
   /** Whether other objects get through all the while. @default true */
   readonly othersProgress?: boolean;
@@ -136,6 +138,7 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
     dryRun: answers.dryRun ?? false,
     subresource: answers.subresource,
     adviceOnRejection: answers.adviceOnRejection,
+    onObjectsRead: () => answers.onObjectsRead?.(server.seen.length),
     signal: new AbortController().signal,
     waitSignal: new AbortController().signal,
   };
@@ -356,11 +359,14 @@ await tap.test("rewriteObject() does not take what it sent for an answer", async
 });
 
 await tap.test("rewriteObject() sends the resourceVersion that was read after a conflict", async (t) => {
+  const readAfter: number[] = [];
   const { server, outcome } = await rewrite(t, {
     patch: [CONFLICT, WRITTEN],
     list: [listed({ resourceVersion: "99" })],
+    onObjectsRead: (requests) => readAfter.push(requests),
   });
   await outcome;
+  t.same(readAfter, [2], "told between the list and the second write");
   const [first, read, second] = server.seen;
   t.match(first?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
   t.match(read, { method: "GET", path: COLLECTION });

@@ -334,7 +334,7 @@ export const FREEZES: readonly Mutation[] = [
       {
         file: "verify/verify-run.ts",
         from: "whileListed(context, writes, (...fenced) => this.#attempt(...fenced));",
-        to: "(void writes, this.#attempt(context, fence));",
+        to: "(void writes, this.#attempt(context, { fence, resource: this.#resource }));",
       },
     ],
   },
