@@ -103,7 +103,7 @@ async function runCluster(chosen: readonly string[]): Promise<readonly Counts[]>
       ? (["kube-controller-manager"] as const)
       : [];
     const kubectl = chosen.some((file) =>
-      /deploy|kubectl|installed-system|test\/installed|secret-of-another-program|delete-installation|helm-order|rbac|separate-webhook|secret-upgrade/.test(
+      /deploy|kubectl|installed-system|test\/installed|secret-of-another-program|delete-installation|helm-order|rbac|separate-webhook|secret-upgrade|webhook-url-rollout/.test(
         file,
       ),
     )

@@ -2,6 +2,7 @@ import type { X509Certificate } from "node:crypto";
 import { WEBHOOK_NAME } from "../api/names.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { APPLY_PATCH, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import { isValidAt, periodOf } from "../serving/validity-period.ts";
 import { CA_BUNDLE_FIELD_MANAGER } from "../webhook/bundle-ownership.ts";
 import { certificatesIn, decoded, KEYS, type SecretObject } from "./secret-contents.ts";
 
@@ -47,6 +48,19 @@ export function withOwnCas(published: string, own: string): string {
   const trusted = casOf(published);
   const added = casOf(own).filter((ca) => !isAmong(trusted, ca));
   return added.length === 0 ? published : bundleOf([...trusted, ...added]);
+}
+
+/** So many CAs of others are kept for replicas: a Secret takes a megabyte. */
+const MAX_KEPT_CAS = 8;
+
+/** The CAs of a published `caBundle` that are valid at a moment and none of our own: they may have signed what replicas serve. */
+export function casBesides(
+  published: string | undefined,
+  own: readonly X509Certificate[],
+  now: number,
+): readonly X509Certificate[] {
+  const others = casOf(published ?? "").filter((ca) => ca.ca && isValidAt(periodOf(ca), now) && !isAmong(own, ca));
+  return others.slice(0, MAX_KEPT_CAS);
 }
 
 function casOf(caBundle: string): readonly X509Certificate[] {

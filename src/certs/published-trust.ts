@@ -3,7 +3,7 @@ import { WEBHOOK_NAME } from "../api/names.ts";
 import { NewestSeen } from "../api/newest-seen.ts";
 import type { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type BundleHolder, publishedBundleOf } from "./ca-bundle.ts";
-import { purposeProblemOf } from "./serving-purpose.ts";
+import { purposeProblemOf } from "../serving/serving-purpose.ts";
 import { distrustOf } from "./trust-chain.ts";
 
 /** What a {@link PublishedTrust} needs. */

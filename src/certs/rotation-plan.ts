@@ -111,8 +111,11 @@ function dueStep(stored: StoredFacts, input: Judging): DueStep {
   const broken = brokenReason(stored, input.judgedAt);
   if (stored.next !== undefined && isValidAt(stored.next, input.judgedAt)) {
     if (broken !== undefined) {
-      // With nothing in force that could be protected, the overlap is a delay for nothing.
-      return { type: "switchCa" };
+      // The Secret says nothing of what replicas serve. API servers trust the CA that signs, where they need not trust the next one yet.
+      const isNextUnseen = stored.seenAt === undefined || isFromFuture(stored.seenAt, input);
+      return isNextUnseen && canSign(stored, input.judgedAt)
+        ? { type: "renewServing", reason: broken }
+        : { type: "switchCa" };
     }
     return isHeldUp(stored, input)
       ? { type: "renewServing", reason: "it is due, and the rotation to the next CA is held up" }
@@ -124,6 +127,11 @@ function dueStep(stored: StoredFacts, input: Judging): DueStep {
 /** Why API servers do not accept the serving certificate at a moment; `undefined` where they do. */
 export function brokenReason(stored: StoredFacts, now: number): string | undefined {
   return unusableReason(stored) ?? invalidReason(stored, now);
+}
+
+/** Whether replicas turn down what is stored, and go on serving what they had: API servers do not accept it, or not by each name. */
+export function isTurnedDown(stored: StoredFacts | undefined, now: number): boolean {
+  return stored === undefined || brokenReason(stored, now) !== undefined || stored.serving?.coversNames === false;
 }
 
 /** Why API servers do not accept the serving certificate, whatever time it is. */
@@ -147,9 +155,12 @@ function invalidText(name: string, period: ValidityPeriod | undefined, now: numb
   return period.notAfter <= now ? `${name} expired` : `${name} is not valid yet`;
 }
 
-function repair({ signer }: StoredFacts, reason: string, now: number): DueStep {
-  const canSign = signer !== undefined && isValidAt(signer, now);
-  return { type: canSign ? "renewServing" : "create", reason };
+function repair(stored: StoredFacts, reason: string, now: number): DueStep {
+  return { type: canSign(stored, now) ? "renewServing" : "create", reason };
+}
+
+function canSign({ signer }: StoredFacts, now: number): boolean {
+  return signer !== undefined && isValidAt(signer, now);
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { X509Certificate } from "node:crypto";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import { findWithin } from "../apiservers/find-within.ts";
 import { KsvmError } from "../errors.ts";
@@ -5,6 +6,7 @@ import { proveBundleSeen } from "./bundle-proof.ts";
 import {
   type BundleHolder,
   bundleOf,
+  casBesides,
   findConfiguration,
   publishBundle,
   publishedBundleOf,
@@ -14,7 +16,7 @@ import {
 import { clocksDisagree, doClocksAgree, skewText } from "./clock-skew.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { askReplicas, findReplicas } from "./replicas.ts";
-import { brokenReason, nextStep } from "./rotation-plan.ts";
+import { isTurnedDown, nextStep } from "./rotation-plan.ts";
 import type { RotationStep } from "./rotation-step.ts";
 import { changeOf, DONE, type WritingStep } from "./rotation-writes.ts";
 import {
@@ -26,7 +28,7 @@ import {
   SEEN_ANNOTATION,
   SWITCHED_ANNOTATION,
 } from "./secret-contents.ts";
-import { readSecret, type SecretChange, writeSecret } from "./secret-store.ts";
+import { readSecret, type SecretChange, type SecretRef, writeSecret } from "./secret-store.ts";
 import { readEarlier, usable } from "./take-over.ts";
 import { dnsNamesOf, ipAddressesOf } from "./service-names.ts";
 import { WaitClock } from "./wait-clock.ts";
@@ -55,6 +57,7 @@ interface Read {
  */
 export class RotationTurns {
   readonly #options: EnsureOptions;
+  readonly #secretRef: SecretRef;
   readonly #names: readonly string[];
   /** What `rotateNow` replaces, once the Secret has been read. */
   #replaceSigner: { readonly fingerprint: string | undefined } | undefined;
@@ -62,6 +65,7 @@ export class RotationTurns {
 
   constructor(options: EnsureOptions) {
     this.#options = options;
+    this.#secretRef = { namespace: options.settings.namespace, name: options.settings.secret };
     this.#names = [...dnsNamesOf(options.settings), ...ipAddressesOf(options.settings)];
     this.#waits = options.waits ?? new WaitClock(options.clock);
   }
@@ -106,11 +110,8 @@ export class RotationTurns {
   /** Writes what an earlier version kept in another Secret. @returns whether there was something */
   async #takeOver(secret: SecretObject | undefined): Promise<boolean> {
     const { client, settings, signal } = this.#options;
-    if (settings.takeOverFrom === undefined) {
-      return false;
-    }
     const { namespace, takeOverFrom: name } = settings;
-    const change = await readEarlier(client, { namespace, name }, signal);
+    const change = name === undefined ? undefined : await readEarlier(client, { namespace, name }, signal);
     if (change === undefined) {
       return false;
     }
@@ -158,13 +159,26 @@ export class RotationTurns {
   async #issue(step: Extract<RotationStep, { readonly type: WritingStep }>, read: Read): Promise<void> {
     const { settings, keys } = this.#options;
     const { type, clocks = { now: read.now } } = step;
-    await this.#write(read, await changeOf(type, read.contents, { ...settings, ...clocks, keys }));
+    await this.#write(
+      read,
+      await changeOf(type, read.contents, { ...settings, ...clocks, keys, kept: this.#keptCas(read) }),
+    );
     this.#tell(`${DONE[type]}${"reason" in step ? `: ${step.reason}` : ""}`);
   }
 
+  /** There are none where replicas serve what the Secret holds. */
+  #keptCas({ configuration, contents, now }: Read): readonly X509Certificate[] {
+    const besides = casBesides(publishedBundleOf(configuration), contents?.bundle ?? [], now);
+    return this.#isTurnedDown(contents, now) ? besides : [];
+  }
+
+  #isTurnedDown(contents: SecretContents | undefined, now: number): boolean {
+    return isTurnedDown(contents && factsOf(contents, this.#names), now);
+  }
+
   /**
-   * While what the Secret holds is broken, as where an old copy of it was restored, replicas may serve what other CAs of the caBundle have
-   * signed, so none is taken away before it has been repaired.
+   * While API servers refuse what the Secret holds, as where an old copy of it was restored, replicas may serve what other CAs of the caBundle have
+   * signed, so none is taken away before it has been repaired, and the repair keeps those as long as the CAs of a rotation.
    * @returns whether the configuration had lost part of the bundle
    */
   async #publish(
@@ -178,8 +192,7 @@ export class RotationTurns {
       return false;
     }
     const own = bundleOf(contents.bundle);
-    const isBroken = brokenReason(factsOf(contents, this.#names), now) !== undefined;
-    const wanted = isBroken ? withOwnCas(published, own) : own;
+    const wanted = this.#isTurnedDown(contents, now) ? withOwnCas(published, own) : own;
     if (contents.bundle.length === 0 || published === wanted) {
       return false;
     }
@@ -280,10 +293,5 @@ export class RotationTurns {
   #tell(text: string): void {
     this.#options.logger.info({ step: text }, "Took a step of the certificate rotation");
     this.#options.onStep?.(text);
-  }
-
-  get #secretRef(): { namespace: string; name: string } {
-    const { namespace, secret } = this.#options.settings;
-    return { namespace, name: secret };
   }
 }

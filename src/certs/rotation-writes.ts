@@ -1,4 +1,5 @@
 import type { X509Certificate } from "node:crypto";
+import { isValidAt, periodOf } from "../serving/validity-period.ts";
 import { issueCa, issueServing, type KeySource, type Validity } from "./issue.ts";
 import { type CaPair, KEYS, type SecretContents, SEEN_ANNOTATION, SWITCHED_ANNOTATION } from "./secret-contents.ts";
 import type { TwoClocks } from "./rotation-step.ts";
@@ -17,6 +18,8 @@ export interface IssueOptions extends ServiceNames {
 interface Issuing extends Partial<Omit<TwoClocks, "now">> {
   readonly now: number;
   readonly keys?: KeySource | undefined;
+  /** CAs that the Secret does not have and replicas may go on serving certificates of: they are trusted until that is over. */
+  readonly kept: readonly X509Certificate[];
 }
 
 /** The steps that issue certificates or leave some out. */
@@ -41,11 +44,15 @@ export async function changeOf(
   options: IssueOptions & Issuing,
 ): Promise<SecretChange> {
   const { signer, next, bundle = [] } = contents ?? {};
+  const { kept } = options;
+  const keeping = kept.length === 0 ? {} : { [KEYS.bundle]: pemOf([...bundle, ...kept]) };
   const validity = validityOf(options.caLifetimeMs, options);
   switch (step) {
     case "create": {
       const ca = await issueCa(validity);
-      const data = { [KEYS.bundle]: ca.certPem, [KEYS.caKey]: ca.keyPem, ...NO_NEXT };
+      const valid = bundle.filter((one) => isValidAt(periodOf(one), options.now));
+      const trusted = `${ca.certPem}${pemOf([...valid, ...kept])}`;
+      const data = { [KEYS.bundle]: trusted, [KEYS.caKey]: ca.keyPem, ...NO_NEXT };
       return { data: { ...data, ...(await servingData(ca, options)) }, annotations: NO_STAMPS };
     }
     case "introduceCa": {
@@ -55,11 +62,13 @@ export async function changeOf(
     }
     case "switchCa": {
       const ca = required(next);
-      const data = { [KEYS.caKey]: ca.keyPem, ...NO_NEXT, ...(await servingData(ca, options)) };
+      const data = { ...keeping, [KEYS.caKey]: ca.keyPem, ...NO_NEXT, ...(await servingData(ca, options)) };
       return { data, annotations: NO_STAMPS };
     }
-    case "renewServing":
-      return { data: await servingData(required(signer), options) };
+    case "renewServing": {
+      const data = { ...keeping, ...(await servingData(required(signer), options)) };
+      return { data, annotations: kept.length === 0 ? {} : { [SWITCHED_ANNOTATION]: undefined } };
+    }
     case "dropOldCas":
       return { data: { [KEYS.bundle]: required(signer).certPem }, annotations: NO_STAMPS };
   }
@@ -83,7 +92,7 @@ async function servingData(
  * that a clock that is decades ahead makes no certificate that is valid for decades, and one that is decades behind none that is due
  * as soon as it is issued.
  */
-export function validityOf(lifetimeMs: number, options: Issuing): Validity {
+export function validityOf(lifetimeMs: number, options: Omit<Issuing, "kept">): Validity {
   const { keys, now, otherNow = now, isOtherInForce = true } = options;
   const nearest = Math.min(Math.max(otherNow, now - lifetimeMs), now + lifetimeMs);
   return { now: new Date(now), otherNow: new Date(isOtherInForce ? otherNow : nearest), lifetimeMs, keys };

@@ -47,7 +47,7 @@ export interface SecretContents {
   /** The CA that will sign; it is in the bundle already. */
   readonly next: CaPair | undefined;
   readonly bundle: readonly X509Certificate[];
-  /** Only where the key belongs to it. */
+  /** The first one, only where the key belongs to it and all others can be read: else replicas turn the pair down. */
   readonly serving: X509Certificate | undefined;
   readonly seenAt: number | undefined;
   readonly switchedAt: number | undefined;
@@ -67,7 +67,7 @@ export function contentsOf(secret: SecretObject): SecretContents {
     bundle,
     signer: caPairOf(bundle, text(KEYS.caKey)),
     next: bundle.some(({ fingerprint256 }) => fingerprint256 === next?.certificate.fingerprint256) ? next : undefined,
-    serving: ownerOf(certificatesIn(text(KEYS.certificate)), text(KEYS.key)),
+    serving: servingOf(text(KEYS.certificate), text(KEYS.key)),
     seenAt: timeOf(annotations[SEEN_ANNOTATION]),
     switchedAt: timeOf(annotations[SWITCHED_ANNOTATION]),
   };
@@ -144,6 +144,12 @@ function caPairOf(certificates: readonly X509Certificate[], keyPem: string): CaP
     keyPem,
   );
   return certificate && { certificate, certPem: certificate.toString(), keyPem };
+}
+
+function servingOf(certPem: string, keyPem: string): X509Certificate | undefined {
+  const chain = certificatesIn(certPem);
+  const isWhole = certPem.split("-----BEGIN CERTIFICATE-----").length === chain.length + 1;
+  return isWhole ? ownerOf(chain.slice(0, 1), keyPem) : undefined;
 }
 
 /** The certificate that a key belongs to. */

@@ -11,6 +11,8 @@ export interface SecretLookoutOptions {
   readonly clock: Pick<Clock, "now" | "sleep">;
   /** The Secret of `ksvm certs`. */
   readonly ref: SecretRef;
+  /** The DNS name or IP address by which API servers call. */
+  readonly serverName: string;
   /** Woken where the Secret has lost its certificates, as in {@link SecretLosses}, or is older than it was. */
   readonly lost: Pick<Waker, "wake">;
   readonly signal: AbortSignal;
@@ -20,8 +22,15 @@ export interface SecretLookoutOptions {
  * Looks every half a minute, until the signal is aborted, whether the Secret has lost its certificates: for a process that keeps them
  * and does not serve them, and so follows the Secret in no other way. A read that fails shows nothing: what keeps the certificates says so.
  */
-export async function lookForLoss({ client, clock, lost, ref, signal }: SecretLookoutOptions): Promise<void> {
-  const losses = new SecretLosses();
+export async function lookForLoss({
+  client,
+  clock,
+  lost,
+  ref,
+  serverName,
+  signal,
+}: SecretLookoutOptions): Promise<void> {
+  const losses = new SecretLosses(serverName);
   let before: string | undefined;
   while (!signal.aborted) {
     await clock.sleep(RESYNC_MS, signal).catch(() => undefined);

@@ -24,8 +24,11 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly resyncMs?: number;
   /** Told of the API server's clock with every answer. @default none */
   readonly serverClock?: Pick<ServerClock, "saw">;
-  /** Told of every Secret that was read, as to keep the caBundle; of `undefined` where there is none. @default none */
-  readonly onSecret?: (secret: SecretObject | undefined) => void;
+  /**
+   * Told of every Secret that was read, as to keep the caBundle; of `undefined` where there is none. `isEarlier` is true of the one of an earlier
+   * version. @default none
+   */
+  readonly onSecret?: (secret: SecretObject | undefined, isEarlier: boolean) => void;
   /** Told where the Secret is older than it was, as where etcd was restored from a backup: what it holds may be due, or over. @default none */
   readonly onOlder?: () => void;
 }
@@ -106,7 +109,7 @@ export class SecretSource implements CertificateSource {
     const { secret, serverTime } = await readSecret(this.#options.client, this.#options.ref, signal);
     this.#options.serverClock?.saw(serverTime);
     if (secret === undefined) {
-      this.#options.onSecret?.(undefined);
+      this.#options.onSecret?.(undefined, false);
       this.#tellMissing();
     } else {
       this.#take(secret, sentAfter);
@@ -133,7 +136,7 @@ export class SecretSource implements CertificateSource {
     }
     const { secret } = await readSecret(client, takeOverFrom, signal);
     if (secret !== undefined && isKeptByUs(secret) && !this.#hasPair) {
-      this.#serve(secret);
+      this.#serve(secret, true);
     }
   }
 
@@ -143,12 +146,12 @@ export class SecretSource implements CertificateSource {
     if (!this.#newest.take(secret.metadata.resourceVersion, sentAfter)) {
       return;
     }
-    const hasPair = this.#serve(secret);
+    const hasPair = this.#serve(secret, false);
     this.#hasPair ||= hasPair;
   }
 
   /** @returns whether it has a pair */
-  #serve(secret: SecretObject): boolean {
+  #serve(secret: SecretObject, isEarlier: boolean): boolean {
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as the Secret is empty there is nothing to reject.
     const hasPair = certPem !== "" || keyPem !== "";
@@ -156,7 +159,7 @@ export class SecretSource implements CertificateSource {
       this.#offer({ certPem, keyPem });
     }
     // In this order: what is published depends on what is served.
-    this.#options.onSecret?.(secret);
+    this.#options.onSecret?.(secret, isEarlier);
     return hasPair;
   }
 

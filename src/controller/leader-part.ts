@@ -18,6 +18,7 @@ import { InTreeService, SERVICE_STATES } from "../serve-in-tree/in-tree-service.
 import { retireInTree } from "../serve-in-tree/retire.ts";
 import type { CrdSights } from "../trigger/crd-sights.ts";
 import { Trigger } from "../trigger/trigger.ts";
+import { calledName } from "./called-name.ts";
 import { MigrationController } from "./migration-controller.ts";
 import type { RunObserver } from "./migration-jobs.ts";
 import type { MachineParts } from "./machine-parts.ts";
@@ -237,7 +238,9 @@ export class LeaderPart {
       }, signal);
       // A replica that serves the webhook follows the Secret.
       const isFollowed = settings.servesWebhook !== false;
-      const looking = isFollowed ? undefined : lookForLoss({ client, clock, lost, ref: { namespace, name }, signal });
+      const looking = isFollowed
+        ? undefined
+        : lookForLoss({ client, clock, lost, ref: { namespace, name }, serverName: calledName(settings), signal });
       await Promise.all([kept, looking]);
     }
   }

@@ -11,6 +11,7 @@ import { removeWebhook } from "../webhook/remove-configuration.ts";
 import { HeldFreezes } from "./held-freezes.ts";
 import { LeaderPart } from "./leader-part.ts";
 import { MACHINE_PARTS, type MachineParts } from "./machine-parts.ts";
+import { issueForNames } from "./name-issuer.ts";
 import { ProgressIndex } from "./progress-index.ts";
 import { type ReplicaLoops, replicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
@@ -65,7 +66,8 @@ class Replica {
     this.#seen = new SeenServers(clock);
     if (settings.runs.options.crdMode === "manage" && settings.servesWebhook !== false) {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
-      this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, lost: this.#lost, progressOf });
+      const issue = (signal: AbortSignal) => issueForNames(options, machine.certificates ?? {}, signal);
+      this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, lost: this.#lost, progressOf, issue });
     }
   }
 

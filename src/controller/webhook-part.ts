@@ -6,10 +6,11 @@ import { PublishedTrust } from "../certs/published-trust.ts";
 import type { SecretObject } from "../certs/secret-contents.ts";
 import { SecretLosses } from "../certs/secret-losses.ts";
 import { SecretSource } from "../certs/secret-source.ts";
-import { serverNameOf } from "../certs/service-names.ts";
+import { purposeProblemOf } from "../serving/serving-purpose.ts";
 import { distrustOf } from "../certs/trust-chain.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { ServerClock } from "../kube/server-clock.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
 import type { Waker } from "../retry/waker.ts";
 import { EARLY_PATH, VALIDATE_PATH } from "../webhook/app.ts";
@@ -24,6 +25,8 @@ import {
   type WebhookConfiguration,
   webhookConfigurationOf,
 } from "../webhook/webhook-configuration.ts";
+import { calledName } from "./called-name.ts";
+import { NameIssuer } from "./name-issuer.ts";
 import type { WebhookLoop } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import type { ServingSettings } from "./settings.ts";
@@ -35,6 +38,8 @@ export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clo
   readonly loops: Pick<Loops<WebhookLoop>, "add">;
   /** Woken where the Secret that ksvm keeps has lost its certificates, as in {@link SecretLosses}, or is older than it was. @default nobody */
   readonly lost?: Pick<Waker, "wake">;
+  /** Has the serving certificate issued for all names that this process knows. @default another process does */
+  readonly issue?: (signal: AbortSignal) => Promise<unknown>;
   /** Begins to listen. @default {@link startWebhookServer} */
   readonly startServer?: (options: WebhookServerOptions) => Promise<WebhookServer>;
 }
@@ -45,14 +50,17 @@ export class WebhookPart {
   /** API servers judge the certificate by their clocks. */
   readonly #serverClock: ServerClock;
   readonly #certificate: ServingCertificate;
-  readonly #losses = new SecretLosses();
+  readonly #losses: SecretLosses;
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
   readonly #early: EarlyMigrations;
   readonly #configuration: Loop;
   readonly #serving: Loop;
+  readonly #issuer: NameIssuer | undefined;
   #server: WebhookServer | undefined;
+  /** Aborted once it was told to stop. */
+  #signal = new AbortController().signal;
   /** A replica that ends goes on watching, and writes nothing: what uninstalls it deletes what it keeps. */
   #isEnding = (): boolean => false;
   /** That of the Secret as it was read last with a CA; base64, as the configuration has it. */
@@ -68,13 +76,15 @@ export class WebhookPart {
     const { clock } = this.#configuration;
     this.#serverClock = new ServerClock(client, options.clock);
     const times = (): readonly number[] => this.#serverClock.times();
-    this.#certificate = new ServingCertificate({ times });
+    const serverName = calledName(settings);
+    this.#certificate = new ServingCertificate({ times, serverName });
+    this.#losses = new SecretLosses(serverName);
     // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
     const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({
       certificate: this.#certificate,
       isBundleOptional,
-      serverName: calledName(settings),
+      serverName,
       times,
       logger,
     });
@@ -88,6 +98,7 @@ export class WebhookPart {
       freshen: async (signal) => this.#source.look?.(signal),
       observer: this.#trust,
     });
+    this.#issuer = this.#issuerOf(options);
     this.#source = this.#sourceOf(settings);
     const { earlyMigrations = { mode: "off", settleMs: 0 } } = settings.webhook;
     this.#early = new EarlyMigrations({ client, clock: options.clock, ...earlyMigrations });
@@ -116,6 +127,7 @@ export class WebhookPart {
       drainMs,
     });
     this.#server = server;
+    this.#signal = signal;
     this.#isEnding = () => signal.aborted;
     this.#options.logger.info({ url: server.url }, "Serving the webhook");
     const drained = new AbortController();
@@ -149,20 +161,37 @@ export class WebhookPart {
       return new SecretSource(fromSecret);
     }
     const takeOverFrom = old === undefined ? undefined : { namespace, name: old };
-    const onSecret = (secret: SecretObject | undefined): void => this.#publish(secret);
+    const onSecret = (secret: SecretObject | undefined, isEarlier: boolean): void => this.#publish(secret, isEarlier);
     const onOlder = (): void => this.#options.lost?.wake();
     // A pair that was turned down may be taken later, without another word of the Secret.
     this.#certificate.subscribe(({ result }) => {
       if (result === "loaded") {
         this.#keeper.refresh();
+        this.#issuer?.loaded(this.#signal);
       }
     });
     return new SecretSource({ ...fromSecret, takeOverFrom, onSecret, onOlder });
   }
 
-  #publish(secret: SecretObject | undefined): void {
+  #issuerOf({ clock, issue, logger }: WebhookPartOptions): NameIssuer | undefined {
+    const failures = new FailureLog({
+      clock,
+      logger,
+      failing: "Cannot issue a certificate for the name by which API servers call; trying again",
+      working: "Issued a certificate for the name by which API servers call",
+    });
+    return issue && new NameIssuer({ clock, issue, isLacking: () => !this.#hasCalledName(), failures });
+  }
+
+  #hasCalledName(): boolean {
+    const { current } = this.#certificate;
+    return current !== undefined && purposeProblemOf(current.certPem, calledName(this.#options.settings)) === undefined;
+  }
+
+  /** @param isEarlier whether it is the Secret of an earlier version: other replicas may serve what they read before that */
+  #publish(secret: SecretObject | undefined, isEarlier: boolean): void {
     const caBundle = caBundleOf(secret);
-    this.#isInSecret = caBundle !== undefined;
+    this.#isInSecret = caBundle !== undefined && !isEarlier;
     if (this.#losses.isLost(secret, this.#serverClock.now())) {
       this.#options.lost?.wake();
     }
@@ -175,7 +204,7 @@ export class WebhookPart {
   /**
    * The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. While the
    * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there. While it
-   * has CAs that do not trust what is served here, as where an old copy of it was restored, they are added as well, and none is taken away: what
+   * has CAs by which API servers cannot call what is served here, as where an old copy of it was restored, they are added as well, and none is taken away: what
    * keeps the certificates does that once it has repaired them.
    */
   #wanted(
@@ -196,16 +225,17 @@ export class WebhookPart {
     }
     const wanted = configurationOf({ clientConfig: { ...clientConfig, caBundle: own } });
     const published = publishedBundleOf(live, wanted.metadata.name);
-    return published === undefined || published === own || (this.#isInSecret && this.#isServedTrustedBy(own))
+    return published === undefined || published === own || (this.#isInSecret && this.#isCalledBy(own))
       ? wanted
       : configurationOf({ clientConfig: { ...clientConfig, caBundle: withOwnCas(published, own) } });
   }
 
-  /** By any of the clocks. */
-  #isServedTrustedBy(caBundle: string): boolean {
+  /** Whether API servers can call what is served here by a caBundle, by any of the clocks. */
+  #isCalledBy(caBundle: string): boolean {
     const { current } = this.#certificate;
     return (
       current !== undefined &&
+      this.#hasCalledName() &&
       this.#serverClock.times().some((now) => distrustOf({ caBundle, certPem: current.certPem, now }) === undefined)
     );
   }
@@ -218,11 +248,4 @@ export class WebhookPart {
     }
     return { url: path === VALIDATE_PATH ? webhook.url : new URL(path.slice(1), webhook.url).href };
   }
-}
-
-/** The DNS name or IP address by which API servers call. */
-function calledName({ certificates, webhook }: WebhookPartOptions["settings"]): string {
-  return webhook.url === undefined
-    ? serverNameOf(certificates)
-    : new URL(webhook.url).hostname.replaceAll(/[[\]]/g, "");
 }

@@ -1,5 +1,6 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
+import { purposeProblemOf } from "../serving/serving-purpose.ts";
 import { messageOf } from "../errors.ts";
 import { periodOf, type ValidityPeriod, whyInvalidAt } from "../serving/validity-period.ts";
 
@@ -21,24 +22,29 @@ export interface ServingCertificateOptions {
    * certificate in the end. @default the clock of this machine
    */
   readonly times?: () => readonly number[];
+  /** The DNS name or IP address by which API servers call. @default any */
+  readonly serverName?: string;
 }
 
 /**
  * The pair that the server serves with; changed while it runs, without a dropped connection.
  *
  * One pair replaces another one that can be used only where it is valid by the first of the clocks. Without one that can be used
- * there is nothing to lose: any clock will do then, and to call a pair unusable takes all of them.
+ * there is nothing to lose: any clock will do then, and to call a pair unusable takes all of them. Nor is one that API servers can call
+ * by the name that they use replaced by one that they cannot.
  */
 export class ServingCertificate {
   readonly #times: () => readonly number[];
+  readonly #serverName: string | undefined;
   readonly #listeners = new Set<(outcome: ServingPairOutcome) => void>();
   #current: ServingPair | undefined;
   #period: ValidityPeriod | undefined;
   /** What was turned down last: it is told of once, and again where the reason is another one. */
   #rejected: (ServingPair & { readonly reason: string }) | undefined;
 
-  constructor({ times = () => [Date.now()] }: ServingCertificateOptions = {}) {
+  constructor({ serverName, times = () => [Date.now()] }: ServingCertificateOptions = {}) {
     this.#times = times;
+    this.#serverName = serverName;
   }
 
   /** Undefined until the first good pair. */
@@ -62,7 +68,7 @@ export class ServingCertificate {
       return undefined;
     }
     const checked = checkPair(pair);
-    const reason = typeof checked === "string" ? checked : this.#whyNotTaken(checked);
+    const reason = typeof checked === "string" ? checked : this.#whyNotTaken(pair, checked);
     if (typeof checked === "string" || reason !== undefined) {
       if (typeof checked === "string" || !this.#isValidSoon(checked)) {
         this.#reject(pair, reason ?? "");
@@ -87,11 +93,20 @@ export class ServingCertificate {
       : whyInvalidByAll(this.#period, this.#times(), "the serving certificate");
   }
 
-  #whyNotTaken(period: ValidityPeriod): string | undefined {
+  #whyNotTaken(pair: ServingPair, period: ValidityPeriod): string | undefined {
     const times = this.#times();
     const isInUse = this.unusable() === undefined;
     const why = whyInvalidByAll(period, isInUse ? times.slice(0, 1) : times, "it");
-    return why && `Cannot use the serving certificate: ${why}`;
+    const problem = why ?? (isInUse ? this.#purposeLost(pair) : undefined);
+    return problem && `Cannot use the serving certificate: ${problem}`;
+  }
+
+  /** Why API servers cannot call with a pair in the place of the one in use; `undefined` where they can, or cannot in any case. */
+  #purposeLost({ certPem }: ServingPair): string | undefined {
+    const [current, name] = [this.#current, this.#serverName];
+    return current === undefined || name === undefined || purposeProblemOf(current.certPem, name) !== undefined
+      ? undefined
+      : purposeProblemOf(certPem, name);
   }
 
   #isValidSoon({ notBefore, notAfter }: ValidityPeriod): boolean {

@@ -1,3 +1,4 @@
+import { X509Certificate } from "node:crypto";
 import { pino } from "pino";
 import tap from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
@@ -35,6 +36,12 @@ const [old, next] = await Promise.all([issueCa({ now, lifetimeMs }), issueCa({ n
 const names = { dnsNames: dnsNamesOf(SETTINGS), ipAddresses: [] };
 const serving = await issueServing({ ca: old, now, lifetimeMs: 90 * DAY_MS, ...names });
 const CURRENT = { "tls.crt": serving.certPem, "tls.key": serving.keyPem, "ca.crt": old.certPem, "ca.key": old.keyPem };
+/** What replicas serve, and the Secret does not have. */
+const served = await issueCa({ now, lifetimeMs });
+const servedPair = await issueServing({ ca: served, now, lifetimeMs: 90 * DAY_MS, ...names });
+/** Of another installation: its CA signed for its own names. */
+const foreignPair = await issueServing({ ca: old, now, lifetimeMs: 90 * DAY_MS, dnsNames: ["a.svc"], ipAddresses: [] });
+const FOREIGN = { ...CURRENT, "tls.crt": foreignPair.certPem, "tls.key": foreignPair.keyPem };
 /** In the middle of a rotation: the next step notes that every API server trusts both CAs. */
 const ROTATING = {
   ...CURRENT,
@@ -47,11 +54,18 @@ const ROTATING = {
  * A stand-in for an API server and for another client that puts the Secret back after each write: against a real one the
  * test would race it. It counts what it is asked.
  * @param cas the CAs in the caBundle. @default there is no webhook configuration
+ * @param isKept whether what is written to the Secret stays
  */
-function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[]) {
+function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[], isKept = false) {
   const clock = new FakeClock(clockStart);
   const requests: { readonly method: string; readonly at: number }[] = [];
   const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
+  const labels = { "app.kubernetes.io/managed-by": "ksvm" };
+  let secret: { readonly data: Readonly<Record<string, string>> } & object = {
+    data,
+  };
+  const metadata = { namespace: "ns", name: "tls", labels, resourceVersion: "1" };
+  Object.assign(secret, { type: "kubernetes.io/tls", metadata });
   let configuration: BundleHolder | undefined = cas && {
     metadata: { name: "ksvm", uid: "1", resourceVersion: "1" },
     webhooks: [{ name: WEBHOOK_NAME, clientConfig: { caBundle: btoa(cas.join("")) } }],
@@ -66,9 +80,8 @@ function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[
       const answer = { kind: "Status", reason: "NotFound", details: { name: "ksvm" } } as const;
       throw new ApiError(`${method} ${path}`, 404, { answer });
     }
-    const labels = { "app.kubernetes.io/managed-by": "ksvm" };
-    const metadata = { namespace: "ns", name: "tls", labels, resourceVersion: "1" };
-    return { status: 200, body: { type: "kubernetes.io/tls", metadata, data }, serverTime: clock.now() };
+    if (method === "PUT" && isKept) secret = body as typeof secret;
+    return { status: 200, body: secret, serverTime: clock.now() };
   };
   const options: EnsureOptions = {
     settings: SETTINGS,
@@ -81,7 +94,8 @@ function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[
   };
   const published = (): readonly string[] =>
     atob(publishedBundleOf(configuration) ?? "").match(/-----BEGIN[^]*?-----END CERTIFICATE-----\n/g) ?? [];
-  return { clock, options, published, requests };
+  const stored = (key: string): string => atob(secret.data[key] ?? "");
+  return { clock, options, published, requests, stored };
 }
 
 await tap.test("ensureCertificates() waits longer and longer where each step is undone, and ends", async (t) => {
@@ -155,6 +169,46 @@ await tap.test("no CA leaves the caBundle before certificates that are broken ha
   t.same(published(), [next.certPem, old.certPem]);
   t.equal(requests.filter(({ method }) => method === "PATCH").length, 1, "it is written once");
 });
+
+const losses: readonly [what: string, texts: Readonly<Record<string, string>>, step: string][] = [
+  ["lost its pair", { ...CURRENT, "tls.crt": "", "tls.key": "" }, "renewed the serving certificate"],
+  ["lost its pair and the key of its CA", { "ca.crt": old.certPem }, "created a CA"],
+  ["lost all", {}, "created a CA"],
+  [
+    "lost its pair during a rotation that every API server has seen",
+    { ...ROTATING, "ca.key": "", "tls.crt": "", "tls.key": "" },
+    "issued the serving certificate from the new CA",
+  ],
+  ["is that of another installation", FOREIGN, "renewed the serving certificate: the serving certificate lacks a name"],
+];
+
+for (const [what, texts, step] of losses) {
+  await tap.test(
+    `where the Secret ${what}, the CA of what replicas serve is trusted until all have followed`,
+    async (t) => {
+      const { clock, options, published, stored } = setting(texts, [served.certPem], true);
+      const steps: string[] = [];
+      const replicas = { certificate: servedPair.certPem };
+      const settings = { ...SETTINGS, replicaDwellMs: 90_000, replicaEndpoints: [{ host: "a", port: 1 }] };
+      const servedBy = async (): Promise<X509Certificate> => new X509Certificate(replicas.certificate);
+      const ensure = () => ensureCertificates({ ...options, settings, servedBy, onStep: (text) => steps.push(text) });
+      t.match(await ensure(), { state: "waiting", reason: /^the replicas have until then/ });
+      t.ok(
+        steps.some((text) => text.startsWith(step)),
+        steps.join(", "),
+      );
+      t.ok(published().includes(served.certPem), "also after the repair");
+      // The moment that a wait begins at is noted in whole seconds.
+      clock.advance(91_000);
+      t.match(await ensure(), { state: "waiting", reason: /^a:1 serve a certificate of the old CA$/ });
+      t.ok(published().includes(served.certPem), "for as long as a replica is known to need it");
+      replicas.certificate = stored("tls.crt");
+      t.match(await ensure(), { state: "current" });
+      t.notOk(published().includes(served.certPem));
+      t.equal(published().length, 1);
+    },
+  );
+}
 
 await tap.test("a CA that the Secret does not have leaves the caBundle where nothing is broken", async (t) => {
   const { options, published } = setting(CURRENT, [next.certPem, old.certPem]);

@@ -141,7 +141,21 @@ const cases: readonly [name: string, input: Partial<RotationInput>, step: object
     { stored: { ...INTRODUCED, signer: undefined }, now: T0 + 75 * DAY + SECOND },
     { type: "proveSeen" },
   ],
-  ["a new CA, and the serving certificate expired", { stored: INTRODUCED, now: T0 + 91 * DAY }, { type: "switchCa" }],
+  [
+    "a new CA nobody is known to have seen, and the serving certificate expired",
+    { stored: INTRODUCED, now: T0 + 91 * DAY },
+    { type: "renewServing", reason: "the serving certificate expired" },
+  ],
+  [
+    "the same, and the CA that signs is missing",
+    { stored: { ...INTRODUCED, signer: undefined }, now: T0 + 91 * DAY },
+    { type: "switchCa" },
+  ],
+  [
+    "a new CA that every API server has seen, and the serving certificate expired",
+    { stored: { ...INTRODUCED, seenAt: T0 + 91 * DAY - SECOND }, now: T0 + 91 * DAY },
+    { type: "switchCa" },
+  ],
   [
     "a new CA that expired while it waited",
     {

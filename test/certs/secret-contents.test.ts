@@ -2,7 +2,7 @@ import tap from "tap";
 import { caBundleOf, publishedBundleOf, trustsAll } from "../../src/certs/ca-bundle.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { certificatesIn, contentsOf, factsOf, type SecretObject } from "../../src/certs/secret-contents.ts";
-import { changeOf, type IssueOptions } from "../../src/certs/rotation-writes.ts";
+import { changeOf } from "../../src/certs/rotation-writes.ts";
 
 const now = new Date(Math.floor(Date.now() / 1_000) * 1_000);
 const HOUR_MS = 3_600_000;
@@ -43,6 +43,12 @@ await tap.test("contentsOf() finds the CA that the key belongs to, and the next 
 const damages: readonly [name: string, texts: Record<string, string>, missing: object][] = [
   ["a key of another certificate", { "tls.key": old.keyPem }, { serving: undefined }],
   ["a certificate that is cut off", { "tls.crt": serving.certPem.slice(0, 300) }, { serving: undefined }],
+  ["a certificate behind its CA", { "tls.crt": old.certPem + serving.certPem }, { serving: undefined }],
+  [
+    "a certificate before another one that is cut off",
+    { "tls.crt": `${serving.certPem}${old.certPem.slice(0, 200)}` },
+    { serving: undefined },
+  ],
   ["a CA's key that is no key", { "ca.key": "nonsense" }, { signer: undefined }],
   ["a CA that is none", { "ca.crt": serving.certPem, "ca.key": serving.keyPem }, { signer: undefined }],
   ["an empty bundle", { "ca.crt": "" }, { signer: undefined, bundle: [], next: undefined }],
@@ -61,6 +67,12 @@ function seenAtOf(text: string): number | undefined {
   const metadata = { ...secretOf({}).metadata, annotations: { "ksvm.sigs.k8s.io/ca-seen-at": text } };
   return contentsOf(secretOf(TEXTS, { metadata })).seenAt;
 }
+
+await tap.test("contentsOf() takes a certificate with its CA behind it", (t) => {
+  const { serving: found } = contentsOf(secretOf({ ...TEXTS, "tls.crt": serving.certPem + old.certPem }));
+  t.equal(found?.toString(), serving.certPem);
+  t.end();
+});
 
 await tap.test("contentsOf() reads the moments, and no others", (t) => {
   t.equal(seenAtOf("2026-01-01T00:00:00.000Z"), Date.parse("2026-01-01T00:00:00Z"));
@@ -99,12 +111,13 @@ await tap.test("publishedBundleOf() finds our webhook by its name", (t) => {
 });
 
 await tap.test("changeOf() walks a rotation through: each step leaves what the next one expects", async (t) => {
-  const options: IssueOptions & { now: number } = {
+  const options: Parameters<typeof changeOf>[2] = {
     namespace: "b",
     service: "a",
     caLifetimeMs: 2 * HOUR_MS,
     servingLifetimeMs: HOUR_MS,
     now: now.getTime(),
+    kept: [],
   };
   let texts: Record<string, string> = {};
   const after = async (step: Parameters<typeof changeOf>[0]) => {

@@ -11,8 +11,14 @@ import { ManualClock } from "../manual-clock.ts";
 const HALF_A_MINUTE = 30_000;
 // As the clock of the test has it.
 const now = new Date("2026-01-01T00:00:00Z");
-const issue = (lifetimeMs: number) => issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], now, lifetimeMs });
-const [kept, other, short] = await Promise.all([issue(86_400_000), issue(86_400_000), issue(HALF_A_MINUTE)]);
+const issue = (lifetimeMs: number, name = "localhost") =>
+  issueSelfSigned({ dnsNames: [name], ipAddresses: [], now, lifetimeMs });
+const [kept, other, short, foreign] = await Promise.all([
+  issue(86_400_000),
+  issue(86_400_000),
+  issue(HALF_A_MINUTE),
+  issue(86_400_000, "ksvm-webhook.another.svc"),
+]);
 
 /** What an API server answers about the Secret: its data and its resourceVersion, or a status. */
 type Answer = (Partial<typeof kept> & { readonly resourceVersion: string; readonly owner?: string }) | 404 | 503;
@@ -38,7 +44,14 @@ function looking() {
   };
   const client = new ApiClient({ server: "https://a", request } as unknown as Transport);
   const ref = { namespace: "ns", name: "tls" };
-  const ended = lookForLoss({ client, clock, ref, lost: { wake: () => seen.wakes++ }, signal: stop.signal });
+  const ended = lookForLoss({
+    client,
+    clock,
+    ref,
+    serverName: "localhost",
+    lost: { wake: () => seen.wakes++ },
+    signal: stop.signal,
+  });
   const end = async (): Promise<void> => {
     stop.abort(new Error("seen enough"));
     await ended;
@@ -70,6 +83,7 @@ const losses: readonly [what: string, answer: Answer, wakes: number][] = [
   ["lost its pair", { caPem: kept.caPem, resourceVersion: "10" }, 1],
   ["lost the CA of its pair", { ...kept, caPem: other.caPem, resourceVersion: "10" }, 1],
   ["has a pair that has expired", { ...short, resourceVersion: "10" }, 1],
+  ["is that of another installation", { ...foreign, resourceVersion: "10" }, 1],
   ["lost the pair of another program", { caPem: kept.caPem, owner: "other", resourceVersion: "10" }, 0],
   ["is older than it was", { ...FULL, resourceVersion: "8" }, 1],
   ["was written", { ...FULL, resourceVersion: "10" }, 0],

@@ -2,6 +2,7 @@ import { Readable } from "node:stream";
 import { pino } from "pino";
 import tap from "tap";
 import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { serverNameOf } from "../../src/certs/service-names.ts";
 import { systemClock } from "../../src/clock.ts";
 import { publishedBundleOf } from "../../src/certs/ca-bundle.ts";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
@@ -19,6 +20,10 @@ import { type IssuedServing, issueServing } from "../webhook/issue-serving.ts";
 
 const BASE = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
+/** The name by which API servers call. */
+const CALLED = serverNameOf(SETTINGS);
+const EARLIER = "ksvm-webhook-tls";
+
 interface Stored {
   readonly metadata: { readonly name: string; readonly resourceVersion: string };
   readonly webhooks?: readonly { readonly clientConfig?: object }[];
@@ -31,6 +36,8 @@ type Kept = Pick<IssuedServing, "caPem" | "pair">;
 class Cluster {
   /** The CA and the pair of the Secret as a replica finds it; `undefined` where there is no Secret, `"empty"` where nothing is in it. */
   readonly secrets: (Kept | "empty" | undefined)[] = [];
+  /** The Secret of an earlier version. */
+  earlier: Kept | undefined;
   /** What each replica serves. */
   readonly served: ServingCertificate[] = [];
   /** How often each replica woke what keeps the certificates. */
@@ -105,7 +112,7 @@ class Cluster {
 
   #secret(replica: number, path: string): object {
     const name = path.split("/").at(-1) ?? "";
-    const issued = this.secrets[replica];
+    const issued = name === EARLIER ? this.earlier : this.secrets[replica];
     if (issued === undefined) throw missing(path, name);
     const texts =
       issued === "empty"
@@ -160,7 +167,7 @@ function startPart(cluster: Cluster, replica: number, drained = Promise.resolve(
     progressOf: () => undefined,
     loops: { add: () => new Loop(systemClock, Number.POSITIVE_INFINITY, () => undefined) },
     settings: {
-      certificates: SETTINGS,
+      certificates: { ...SETTINGS, takeOverFrom: EARLIER },
       webhook: { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 },
     },
     lost: { wake: () => void (cluster.wakes[replica] = (cluster.wakes[replica] ?? 0) + 1) },
@@ -182,7 +189,7 @@ for (const left of [undefined, "empty"] as const) {
     `replicas that know different CAs agree on a caBundle while the Secret is ${left ?? "missing"}, and take that of the Secret once it is back`,
     async (t) => {
       const cluster = new Cluster();
-      const [first, second] = [await issueServing(), await issueServing()];
+      const [first, second] = [await issueServing(CALLED), await issueServing(CALLED)];
       const stops: (() => Promise<void>)[] = [];
       t.teardown(() => Promise.all(stops.map((stop) => stop())));
       // One after the other, as where the first one missed a rotation.
@@ -207,16 +214,41 @@ for (const left of [undefined, "empty"] as const) {
   );
 }
 
+await tap.test("replicas agree on a caBundle where one of them serves the Secret of an earlier version", async (t) => {
+  const cluster = new Cluster();
+  const good = await issueServing(CALLED);
+  cluster.secrets.push(good, good);
+  const stops = [startPart(cluster, 0), startPart(cluster, 1)];
+  t.teardown(() => Promise.all(stops.map((stop) => stop())));
+  await until(() => [0, 1].every((replica) => cluster.distrustOf(replica) === undefined));
+  // The Secret is deleted, and a replica starts that never saw it.
+  cluster.secrets.fill(undefined);
+  cluster.secrets.push(undefined);
+  cluster.earlier = await issueServing(CALLED);
+  stops.push(startPart(cluster, 2));
+  await until(() => cluster.served[2]?.current !== undefined);
+  await systemClock.sleep(1_500);
+  const { writes } = cluster;
+  await systemClock.sleep(1_000);
+  t.equal(cluster.writes, writes, "none of them writes it any more");
+  t.equal(cluster.served[2]?.current?.certPem, cluster.earlier.pair.certPem);
+  t.same(
+    [0, 1, 2].map((replica) => cluster.distrustOf(replica)),
+    [undefined, undefined, undefined],
+  );
+});
+
 /** Of another CA, and expired an hour ago. */
 async function issueExpired(): Promise<Kept> {
   const issued = { now: new Date(Date.now() - 7_200_000), lifetimeMs: 3_600_000 };
-  const { caPem, ...pair } = await issueSelfSigned({ dnsNames: ["localhost"], ipAddresses: [], ...issued });
+  const { caPem, ...pair } = await issueSelfSigned({ dnsNames: [CALLED], ipAddresses: [], ...issued });
   return { caPem, pair };
 }
 
 const damages: readonly [what: string, damage: (kept: Kept) => Promise<Kept>][] = [
   ["is overwritten with a copy that has expired", issueExpired],
-  ["gets another ca.crt", async ({ pair }) => ({ pair, caPem: (await issueServing()).caPem })],
+  ["gets another ca.crt", async ({ pair }) => ({ pair, caPem: (await issueServing(CALLED)).caPem })],
+  ["is overwritten with that of another installation", () => issueServing("ksvm-webhook.another.svc")],
   ["loses tls.crt and tls.key", async ({ caPem }) => ({ caPem, pair: { certPem: "", keyPem: "" } })],
 ];
 
@@ -225,7 +257,7 @@ for (const [what, damage] of damages) {
     `where the Secret ${what}, API servers trust what is served, and what keeps the certificates is woken once`,
     async (t) => {
       const cluster = new Cluster();
-      const good = await issueServing();
+      const good = await issueServing(CALLED);
       cluster.secrets.push(good, good, good);
       const stops = [startPart(cluster, 0), startPart(cluster, 1)];
       t.teardown(() => Promise.all(stops.map((stop) => stop())));
@@ -248,7 +280,7 @@ for (const [what, damage] of damages) {
       t.same([cluster.distrustOf(0), cluster.distrustOf(1)], [undefined, undefined]);
       t.ok(atob(cluster.caBundle).includes(damaged.caPem), "what may be issued next is trusted as well");
       t.same(cluster.wakes, [1, 1, 1], "once, not at every look");
-      const repaired = await issueServing();
+      const repaired = await issueServing(CALLED);
       cluster.putSecret(repaired);
       await until(() => cluster.caBundle === repaired.caBundle);
       t.equal(cluster.caBundle, repaired.caBundle, "CAs that the Secret does not have any more are gone");
@@ -259,7 +291,7 @@ for (const [what, damage] of damages) {
 
 await tap.test("a replica that is told to stop restores nothing any more, also while it drains", async (t) => {
   const cluster = new Cluster();
-  const issued = await issueServing();
+  const issued = await issueServing(CALLED);
   cluster.secrets[0] = issued;
   const drained = Promise.withResolvers<void>();
   const stop = startPart(cluster, 0, drained.promise);

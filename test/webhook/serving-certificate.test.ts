@@ -32,6 +32,23 @@ await tap.test("offer() takes good pairs into use, one after the other", (t) => 
   t.end();
 });
 
+await tap.test(
+  "offer() turns down a pair for other names while API servers can call with the one in use",
+  async (t) => {
+    const times = (): readonly number[] => [now.getTime()];
+    const foreign = await issueSelfSigned({ dnsNames: ["a.other.svc"], ipAddresses: [], now, lifetimeMs: 3_600_000 });
+    const certificate = new ServingCertificate({ times, serverName: "localhost" });
+    t.equal(certificate.offer(foreign), undefined, "there is nothing to lose");
+    t.equal(certificate.offer(first), undefined);
+    t.match(
+      certificate.offer(foreign),
+      /^Cannot use the serving certificate: .* is not valid for localhost, .* DNS:a\.other\.svc$/,
+    );
+    t.equal(certificate.current?.certPem, first.certPem);
+    t.equal(certificate.offer(second), undefined);
+  },
+);
+
 const [, body = ""] = /-----\n([^-]+)/.exec(first.certPem) ?? [];
 const bad: readonly [name: string, certPem: string, keyPem: string, reason: RegExp][] = [
   ["empty texts", "", "", /^Cannot read the serving certificate: /],

@@ -53,14 +53,14 @@ export const CONTROLLER_COMMAND = defineCommand({
 
 /** @throws {KsvmError} Usage */
 function assertServable(flags: ControllerFlags): void {
-  const { certificates, manageStoredVersions, serveInTreeMigrations } = flags;
+  const { certificates, manageStoredVersions, serveInTreeMigrations, webhook } = flags;
   // Kubernetes' own migrator prunes storedVersions: without that its migrations would not mean the same.
   if (serveInTreeMigrations && !manageStoredVersions) {
     const text = "Cannot use --serve-in-tree-migrations with --manage-stored-versions=false: they prune storedVersions";
     throw new KsvmError("Usage", text);
   }
-  // It keeps certificates in no other case.
-  if (manageStoredVersions && certificates === "own") {
+  // It keeps certificates in no other case: without storedVersions nothing is frozen, unless by another process.
+  if (certificates === "own" && (manageStoredVersions || webhook === "off")) {
     assertLifetimes(flags);
   }
 }

@@ -1,6 +1,6 @@
 import forge from "node-forge";
 import tap from "tap";
-import { purposeProblemOf } from "../../src/certs/serving-purpose.ts";
+import { purposeProblemOf } from "../../src/serving/serving-purpose.ts";
 
 const keys = forge.pki.rsa.generateKeyPair({ bits: 2048, e: 0x10001 });
 

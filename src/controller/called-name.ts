@@ -1,0 +1,9 @@
+import { serverNameOf } from "../certs/service-names.ts";
+import type { ServingSettings } from "./settings.ts";
+
+/** The DNS name or IP address by which API servers call the webhook. */
+export function calledName({ certificates, webhook }: Pick<ServingSettings, "certificates" | "webhook">): string {
+  return webhook.url === undefined
+    ? serverNameOf(certificates)
+    : new URL(webhook.url).hostname.replaceAll(/[[\]]/g, "");
+}
