@@ -45,7 +45,7 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   const work = (): Promise<MigrationResult> =>
     cleanup.after(async () => {
       const lease = await takeLease(context, crdName);
-      let keepCheckpoint = true;
+      let keepCheckpoint = lease.checkpoint !== undefined;
       let isDone = false;
       deferRelease(cleanup, lease, () => ({
         keepCheckpoint,
@@ -63,6 +63,7 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
       }
       assertNotForeign(current, lease.key);
       writtenByCrd(current);
+      keepCheckpoint = true;
       const memory = { known: knownCheckpoint(run, lease, current) };
       const result = await runForcedOrNot({ context: run, lease, guarded, memory });
       [isDone, keepCheckpoint] = [true, result.outcome === "incomplete"];
