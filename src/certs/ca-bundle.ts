@@ -25,7 +25,12 @@ export function caBundleOf(secret: Pick<SecretObject, "data"> | undefined): stri
 
 /** CAs as a `caBundle`. */
 export function bundleOf(cas: readonly X509Certificate[]): string {
-  return Buffer.from(cas.map((ca) => ca.toString()).join("")).toString("base64");
+  return Buffer.from(pemOf(cas)).toString("base64");
+}
+
+/** Certificates as one PEM text. */
+export function pemOf(certificates: readonly X509Certificate[]): string {
+  return certificates.map((certificate) => certificate.toString()).join("");
 }
 
 /** The `caBundle` of our webhook; `undefined` where the configuration has no webhook of our name. */

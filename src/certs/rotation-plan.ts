@@ -77,6 +77,8 @@ export interface RotationInput extends RotationTiming {
   readonly replaceSigner?: string | undefined;
 }
 
+const LACKS_NAME = "the serving certificate lacks a name";
+
 /** When a certificate is to be renewed: at the begin of the last `renewBefore` of its lifetime. */
 export function renewalTimeOf({ notBefore, notAfter }: CertificateFacts, renewBefore: number): number {
   return notAfter - (notAfter - notBefore) * renewBefore;
@@ -110,12 +112,13 @@ export function nextStep(input: RotationInput): RotationStep {
 function dueStep(stored: StoredFacts, input: Judging): DueStep {
   const broken = brokenReason(stored, input.judgedAt);
   if (stored.next !== undefined && isValidAt(stored.next, input.judgedAt)) {
+    const turnedDown = turnedDownReason(stored, input.judgedAt);
+    if (turnedDown !== undefined && !isNextSeen(stored, input) && canSign(stored, input.judgedAt)) {
+      // API servers trust the CA that signs, where they need not trust the next one yet.
+      return { type: "renewServing", reason: turnedDown };
+    }
     if (broken !== undefined) {
-      // The Secret says nothing of what replicas serve. API servers trust the CA that signs, where they need not trust the next one yet.
-      const isNextUnseen = stored.seenAt === undefined || isFromFuture(stored.seenAt, input);
-      return isNextUnseen && canSign(stored, input.judgedAt)
-        ? { type: "renewServing", reason: broken }
-        : { type: "switchCa" };
+      return { type: "switchCa" };
     }
     return isHeldUp(stored, input)
       ? { type: "renewServing", reason: "it is due, and the rotation to the next CA is held up" }
@@ -131,7 +134,15 @@ export function brokenReason(stored: StoredFacts, now: number): string | undefin
 
 /** Whether replicas turn down what is stored, and go on serving what they had: API servers do not accept it, or not by each name. */
 export function isTurnedDown(stored: StoredFacts | undefined, now: number): boolean {
-  return stored === undefined || brokenReason(stored, now) !== undefined || stored.serving?.coversNames === false;
+  return stored === undefined || turnedDownReason(stored, now) !== undefined;
+}
+
+function turnedDownReason(stored: StoredFacts, now: number): string | undefined {
+  return brokenReason(stored, now) ?? (stored.serving?.coversNames === false ? LACKS_NAME : undefined);
+}
+
+function isNextSeen({ seenAt }: StoredFacts, input: RotationInput): boolean {
+  return seenAt !== undefined && !isFromFuture(seenAt, input);
 }
 
 /** Why API servers do not accept the serving certificate, whatever time it is. */
@@ -234,7 +245,7 @@ function servingRenewalReason(
   if (serving.issuer !== signer.fingerprint) {
     return "another CA than the one that signs issued the serving certificate";
   }
-  return serving.coversNames ? undefined : "the serving certificate lacks a name";
+  return serving.coversNames ? undefined : LACKS_NAME;
 }
 
 function stepAwayFromOld({ switchedAt }: StoredFacts, input: RotationInput): DueStep {

@@ -15,14 +15,13 @@ import {
 } from "./ca-bundle.ts";
 import { clocksDisagree, doClocksAgree, skewText } from "./clock-skew.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
-import { askReplicas, findReplicas } from "./replicas.ts";
+import { othersThan } from "./other-replicas.ts";
 import { isTurnedDown, nextStep } from "./rotation-plan.ts";
 import type { RotationStep } from "./rotation-step.ts";
 import { changeOf, DONE, type WritingStep } from "./rotation-writes.ts";
 import {
   contentsOf,
   factsOf,
-  isIssuedBy,
   type SecretContents,
   type SecretObject,
   SEEN_ANNOTATION,
@@ -90,7 +89,7 @@ export class RotationTurns {
     const configuration = await findConfiguration(client, settings.webhookConfiguration, signal);
     const { secret, serverTime, clockSkewMs } = await this.#readSecret();
     const contents = secret && usable(contentsOf(secret));
-    if (contents === undefined && (await this.#takeOver(secret))) {
+    if (contents === undefined && (await this.#takeOver(secret, { configuration, now: serverTime }))) {
       return this.#read();
     }
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
@@ -108,10 +107,15 @@ export class RotationTurns {
   }
 
   /** Writes what an earlier version kept in another Secret. @returns whether there was something */
-  async #takeOver(secret: SecretObject | undefined): Promise<boolean> {
+  async #takeOver(
+    secret: SecretObject | undefined,
+    { configuration, now }: Pick<Read, "configuration" | "now">,
+  ): Promise<boolean> {
     const { client, settings, signal } = this.#options;
     const { namespace, takeOverFrom: name } = settings;
-    const change = name === undefined ? undefined : await readEarlier(client, { namespace, name }, signal);
+    const published = publishedBundleOf(configuration);
+    const besides = ({ bundle }: SecretContents) => casBesides(published, bundle, now);
+    const change = name === undefined ? undefined : await readEarlier(client, { namespace, name }, { besides, signal });
     if (change === undefined) {
       return false;
     }
@@ -234,7 +238,7 @@ export class RotationTurns {
     const { clock, logger, settings, signal, wait } = this.#options;
     const deadline = clock.monotonic() + settings.timeoutMs;
     for (;;) {
-      const others = await this.#othersThan(read.contents);
+      const others = await othersThan(read.contents?.signer?.certificate, this.#options);
       if (others.length === 0) {
         const step = this.#plan(read, true);
         return this.#take(step, read);
@@ -250,23 +254,6 @@ export class RotationTurns {
       logger.debug({ others }, "Waiting for replicas");
       await clock.sleep(POLL_MS, signal);
     }
-  }
-
-  /** The replicas that are known to serve another CA's certificate. For those that cannot be asked the dwell time stands. */
-  async #othersThan(contents: SecretContents | undefined): Promise<readonly string[]> {
-    const { client, logger, servedBy, settings, signal } = this.#options;
-    const addresses = settings.replicaEndpoints ?? (await findReplicas(client, settings, signal));
-    const ca = contents?.signer?.certificate;
-    if (addresses === undefined || ca === undefined) {
-      logger.warn("Cannot list the replicas of the webhook, so only the dwell time stands for them");
-      return [];
-    }
-    const isCurrent = (certificate: Parameters<typeof isIssuedBy>[0]): boolean => isIssuedBy(certificate, ca);
-    const { others, unasked } = await askReplicas(addresses, { names: settings, isCurrent, servedBy, signal });
-    if (unasked.length > 0) {
-      logger.warn({ unasked }, "Cannot ask some replicas of the webhook, so only the dwell time stands for them");
-    }
-    return others;
   }
 
   /** Notes a moment by the API server's clock, which a wait begins at. */

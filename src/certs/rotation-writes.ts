@@ -1,10 +1,18 @@
 import type { X509Certificate } from "node:crypto";
 import { isValidAt, periodOf } from "../serving/validity-period.ts";
+import { pemOf } from "./ca-bundle.ts";
 import { issueCa, issueServing, type KeySource, type Validity } from "./issue.ts";
-import { type CaPair, KEYS, type SecretContents, SEEN_ANNOTATION, SWITCHED_ANNOTATION } from "./secret-contents.ts";
+import {
+  type CaPair,
+  factsOf,
+  KEYS,
+  type SecretContents,
+  SEEN_ANNOTATION,
+  SWITCHED_ANNOTATION,
+} from "./secret-contents.ts";
 import type { TwoClocks } from "./rotation-step.ts";
 import type { SecretChange } from "./secret-store.ts";
-import { dnsNamesOf, ipAddressesOf, type ServiceNames } from "./service-names.ts";
+import { dnsNamesOf, ipAddressesOf, namesIn, type ServiceNames } from "./service-names.ts";
 
 /** What certificates are issued with. */
 export interface IssueOptions extends ServiceNames {
@@ -45,7 +53,7 @@ export async function changeOf(
 ): Promise<SecretChange> {
   const { signer, next, bundle = [] } = contents ?? {};
   const { kept } = options;
-  const keeping = kept.length === 0 ? {} : { [KEYS.bundle]: pemOf([...bundle, ...kept]) };
+  const keeping = keepingIn(bundle, kept);
   const validity = validityOf(options.caLifetimeMs, options);
   switch (step) {
     case "create": {
@@ -66,12 +74,28 @@ export async function changeOf(
       return { data, annotations: NO_STAMPS };
     }
     case "renewServing": {
-      const data = { ...keeping, ...(await servingData(required(signer), options)) };
+      const extraNames = withNamesOf(contents, options);
+      const data = { ...keeping, ...(await servingData(required(signer), { ...options, extraNames })) };
       return { data, annotations: kept.length === 0 ? {} : { [SWITCHED_ANNOTATION]: undefined } };
     }
     case "dropOldCas":
       return { data: { [KEYS.bundle]: required(signer).certPem }, annotations: NO_STAMPS };
   }
+}
+
+function keepingIn(bundle: readonly X509Certificate[], kept: readonly X509Certificate[]): Record<string, string> {
+  return kept.length === 0 ? {} : { [KEYS.bundle]: pemOf([...bundle, ...kept]) };
+}
+
+/**
+ * The further names. Where the certificate that is there lacks one, those that it has stay until it is renewed for another reason: another process
+ * may need them, as during a rollout of another URL.
+ */
+function withNamesOf(contents: SecretContents | undefined, names: ServiceNames): readonly string[] {
+  const { extraNames = [] } = names;
+  const facts = contents && factsOf(contents, [...dnsNamesOf(names), ...ipAddressesOf(names)]);
+  const isNameLacking = facts?.serving?.coversNames === false && facts.serving.issuer === facts.signer?.fingerprint;
+  return isNameLacking ? [...extraNames, ...namesIn(contents?.serving ?? {})] : extraNames;
 }
 
 async function servingData(
@@ -96,10 +120,6 @@ export function validityOf(lifetimeMs: number, options: Omit<Issuing, "kept">): 
   const { keys, now, otherNow = now, isOtherInForce = true } = options;
   const nearest = Math.min(Math.max(otherNow, now - lifetimeMs), now + lifetimeMs);
   return { now: new Date(now), otherNow: new Date(isOtherInForce ? otherNow : nearest), lifetimeMs, keys };
-}
-
-function pemOf(certificates: readonly X509Certificate[]): string {
-  return certificates.map((certificate) => certificate.toString()).join("");
 }
 
 function required(ca: CaPair | undefined): CaPair {

@@ -29,6 +29,11 @@ export function dnsNamesOf(names: ServiceNames): readonly string[] {
   return [...new Set([...own, ...extraNames.filter((name) => isIP(name) === 0)])];
 }
 
+/** The DNS names and IP addresses of a certificate. */
+export function namesIn({ subjectAltName = "" }: { readonly subjectAltName?: string | undefined }): readonly string[] {
+  return [...subjectAltName.matchAll(/(?:^|, )(?:DNS|IP Address):([^",]+)(?=, |$)/g)].map(([, name = ""]) => name);
+}
+
 /** The IP addresses among the further names. */
 export function ipAddressesOf({ extraNames = [] }: ServiceNames): readonly string[] {
   return [...new Set(extraNames.filter((name) => isIP(name) !== 0))];

@@ -57,7 +57,7 @@ export class NameIssuer {
   }
 }
 
-/** Takes the next step of what keeps the certificates. A rotation is left to the replica that leads. */
+/** Takes the steps that are due. None that rests on all API servers: the replica that leads finds them, and goes on with the rotation. */
 export function issueForNames(
   { client, clock, logger, settings }: ReplicaOptions,
   tools: CertificateTools,

@@ -20,6 +20,7 @@ import type { ProgressOf } from "../freeze/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import {
+  calledAt,
   earlyConfigurationOf,
   type WebhookClientConfig,
   type WebhookConfiguration,
@@ -177,8 +178,8 @@ export class WebhookPart {
     const failures = new FailureLog({
       clock,
       logger,
-      failing: "Cannot issue a certificate for the name by which API servers call; trying again",
-      working: "Issued a certificate for the name by which API servers call",
+      failing: "Cannot have a certificate issued for the name by which API servers call; trying again",
+      working: "The certificates can be kept again",
     });
     return issue && new NameIssuer({ clock, issue, isLacking: () => !this.#hasCalledName(), failures });
   }
@@ -205,7 +206,8 @@ export class WebhookPart {
    * The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. While the
    * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there. While it
    * has CAs by which API servers cannot call what is served here, as where an old copy of it was restored, they are added as well, and none is taken away: what
-   * keeps the certificates does that once it has repaired them.
+   * keeps the certificates does that once it has repaired them. While what is served here lacks the name by which API servers would call, as
+   * during a rollout of another URL, they go on calling where they do.
    */
   #wanted(
     configurationOf: (options: { clientConfig: WebhookClientConfig }) => WebhookConfiguration,
@@ -215,19 +217,23 @@ export class WebhookPart {
     if (this.#isEnding()) {
       return undefined;
     }
-    const clientConfig = this.#clientConfig(path);
     if (this.#options.settings.webhook.certificates !== "own") {
-      return configurationOf({ clientConfig });
+      return configurationOf({ clientConfig: this.#clientConfig(path) });
     }
     const own = this.#caBundle;
     if (own === undefined) {
       return undefined;
     }
+    const clientConfig = this.#calledElsewhere(live) ?? this.#clientConfig(path);
     const wanted = configurationOf({ clientConfig: { ...clientConfig, caBundle: own } });
     const published = publishedBundleOf(live, wanted.metadata.name);
     return published === undefined || published === own || (this.#isInSecret && this.#isCalledBy(own))
       ? wanted
       : configurationOf({ clientConfig: { ...clientConfig, caBundle: withOwnCas(published, own) } });
+  }
+
+  #calledElsewhere(live: KubeObject | undefined): WebhookClientConfig | undefined {
+    return this.#certificate.current === undefined || this.#hasCalledName() ? undefined : calledAt(live);
   }
 
   /** Whether API servers can call what is served here by a caBundle, by any of the clocks. */

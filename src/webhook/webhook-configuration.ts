@@ -1,6 +1,8 @@
+import { listIn, objectIn } from "../api/json-fields.ts";
 import { EARLY_WEBHOOK_NAME, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-cel.ts";
 import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
+import type { KubeObject } from "../kube/client.ts";
 import { STAMP } from "./generation.ts";
 
 /**
@@ -19,6 +21,17 @@ export type WebhookClientConfig =
       };
       readonly caBundle?: string;
     };
+
+/** Where API servers find the webhook now, without its `caBundle`; `undefined` where the configuration has none of its own name, or no address. */
+export function calledAt(
+  live: (KubeObject & { readonly webhooks?: unknown }) | undefined,
+): WebhookClientConfig | undefined {
+  const webhooks = listIn(live?.webhooks).map(objectIn);
+  const webhook = webhooks.find((one) => one?.["name"] === live?.metadata.name);
+  const { url, service } = objectIn(webhook?.["clientConfig"]) ?? {};
+  const address = typeof url === "string" ? { url } : objectIn(service) && { service };
+  return address as WebhookClientConfig | undefined;
+}
 
 /** Options of {@link webhookConfigurationOf}. */
 export interface WebhookConfigurationOptions {

@@ -50,6 +50,10 @@ const ROTATING = {
   "next-ca.key": next.keyPem,
 };
 
+function dataOf(texts: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
+}
+
 /**
  * A stand-in for an API server and for another client that puts the Secret back after each write: against a real one the
  * test would race it. It counts what it is asked.
@@ -59,7 +63,7 @@ const ROTATING = {
 function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[], isKept = false) {
   const clock = new FakeClock(clockStart);
   const requests: { readonly method: string; readonly at: number }[] = [];
-  const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
+  const data = dataOf(texts);
   const labels = { "app.kubernetes.io/managed-by": "ksvm" };
   let secret: { readonly data: Readonly<Record<string, string>> } & object = {
     data,
@@ -79,6 +83,10 @@ function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[
     if (!path.includes("/secrets/")) {
       const answer = { kind: "Status", reason: "NotFound", details: { name: "ksvm" } } as const;
       throw new ApiError(`${method} ${path}`, 404, { answer });
+    }
+    if (path.endsWith("/earlier")) {
+      const earlier = { ...secret, metadata: { ...metadata, name: "earlier" }, data: dataOf(CURRENT) };
+      return { status: 200, body: earlier, serverTime: clock.now() };
     }
     if (method === "PUT" && isKept) secret = body as typeof secret;
     return { status: 200, body: secret, serverTime: clock.now() };
@@ -209,6 +217,16 @@ for (const [what, texts, step] of losses) {
     },
   );
 }
+
+await tap.test(
+  "what is taken over from an earlier version is trusted beside the CA of what replicas serve",
+  async (t) => {
+    const { options, published } = setting({}, [served.certPem], true);
+    const settings = { ...SETTINGS, takeOverFrom: "earlier", replicaDwellMs: 90_000 };
+    t.match(await ensureCertificates({ ...options, settings }), { state: "waiting" });
+    t.same(published().toSorted(), [old.certPem, served.certPem].toSorted());
+  },
+);
 
 await tap.test("a CA that the Secret does not have leaves the caBundle where nothing is broken", async (t) => {
   const { options, published } = setting(CURRENT, [next.certPem, old.certPem]);

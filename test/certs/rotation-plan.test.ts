@@ -152,6 +152,16 @@ const cases: readonly [name: string, input: Partial<RotationInput>, step: object
     { type: "switchCa" },
   ],
   [
+    "a new CA nobody is known to have seen, and the serving certificate lacks a name",
+    { stored: { ...INTRODUCED, serving: withServing({ coversNames: false }).serving } },
+    { type: "renewServing", reason: "the serving certificate lacks a name" },
+  ],
+  [
+    "the same, and every API server has seen it",
+    { stored: { ...seen(29), serving: withServing({ coversNames: false }).serving } },
+    { type: "wait", until: T0 + DAY + SECOND, for: "API servers" },
+  ],
+  [
     "a new CA that every API server has seen, and the serving certificate expired",
     { stored: { ...INTRODUCED, seenAt: T0 + 91 * DAY - SECOND }, now: T0 + 91 * DAY },
     { type: "switchCa" },

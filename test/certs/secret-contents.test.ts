@@ -2,6 +2,7 @@ import tap from "tap";
 import { caBundleOf, publishedBundleOf, trustsAll } from "../../src/certs/ca-bundle.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { certificatesIn, contentsOf, factsOf, type SecretObject } from "../../src/certs/secret-contents.ts";
+import { namesIn } from "../../src/certs/service-names.ts";
 import { changeOf } from "../../src/certs/rotation-writes.ts";
 
 const now = new Date(Math.floor(Date.now() / 1_000) * 1_000);
@@ -142,4 +143,19 @@ await tap.test("changeOf() walks a rotation through: each step leaves what the n
   t.not(renewed.serving?.fingerprint, dropped.serving?.fingerprint);
   t.same(Object.keys(texts).toSorted(), ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
   await t.rejects(changeOf("switchCa", contentsOf(secretOf(texts)), options), TypeError);
+});
+
+await tap.test("changeOf() keeps the names of a certificate that lacks one, until it is due", async (t) => {
+  const lifetimes = { caLifetimeMs: 2 * HOUR_MS, servingLifetimeMs: HOUR_MS, now: now.getTime(), kept: [] };
+  const options = { ...lifetimes, namespace: "b", service: "a" };
+  let texts: Record<string, string> = TEXTS;
+  const renew = async (extraNames: readonly string[]): Promise<readonly string[]> => {
+    const { data } = await changeOf("renewServing", contentsOf(secretOf(texts)), { ...options, extraNames });
+    texts = { ...texts, ...(data as Record<string, string>) };
+    return namesIn(contentsOf(secretOf(texts)).serving ?? {});
+  };
+  const own = ["a.b.svc", "a.b.svc.cluster.local", "a.b", "a"];
+  t.same(await renew(["new.example.com", "192.0.2.9"]), [...own, "new.example.com", "192.0.2.9", "192.0.2.1"]);
+  t.same(await renew(["new.example.com"]), [...own, "new.example.com"]);
+  t.same(namesIn({}), []);
 });

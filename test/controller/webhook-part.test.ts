@@ -57,6 +57,12 @@ class Cluster {
     return publishedBundleOf(this.#objects.get(`${BASE}/${WEBHOOK_NAME}`) as never) ?? "";
   }
 
+  /** Where API servers call. */
+  get url(): string | undefined {
+    const [webhook] = this.#objects.get(`${BASE}/${WEBHOOK_NAME}`)?.webhooks ?? [];
+    return (webhook?.clientConfig as { readonly url?: string } | undefined)?.url;
+  }
+
   /** Another client empties the configuration. */
   emptyConfiguration(): void {
     const before = this.#objects.get(`${BASE}/${WEBHOOK_NAME}`);
@@ -156,9 +162,14 @@ async function until(condition: () => boolean): Promise<void> {
 /**
  * The part of a replica.
  * @param drained when its server has answered the last review, once it was told to stop. @default at once
+ * @param url where API servers call it. @default the Service
  * @returns what stops it
  */
-function startPart(cluster: Cluster, replica: number, drained = Promise.resolve()): () => Promise<void> {
+function startPart(
+  cluster: Cluster,
+  replica: number,
+  { drained = Promise.resolve(), url }: { readonly drained?: Promise<void>; readonly url?: string } = {},
+): () => Promise<void> {
   const part = new WebhookPart({
     client: cluster.client(replica),
     clock: systemClock,
@@ -168,7 +179,7 @@ function startPart(cluster: Cluster, replica: number, drained = Promise.resolve(
     loops: { add: () => new Loop(systemClock, Number.POSITIVE_INFINITY, () => undefined) },
     settings: {
       certificates: { ...SETTINGS, takeOverFrom: EARLIER },
-      webhook: { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0 },
+      webhook: { host: "127.0.0.1", port: 0, certificates: "own", certDir: "", drainMs: 0, url },
     },
     lost: { wake: () => void (cluster.wakes[replica] = (cluster.wakes[replica] ?? 0) + 1) },
     startServer: async ({ certificate }) => {
@@ -238,6 +249,29 @@ await tap.test("replicas agree on a caBundle where one of them serves the Secret
   );
 });
 
+await tap.test(
+  "API servers go on calling where they do while what a replica serves lacks the name of its URL",
+  async (t) => {
+    const cluster = new Cluster();
+    const [before, after] = ["https://a.example.com/validate", "https://b.example.com/validate"];
+    const good = await issueServing("a.example.com");
+    cluster.secrets.push(good, good);
+    const stops = [startPart(cluster, 0, { url: before })];
+    t.teardown(() => Promise.all(stops.map((stop) => stop())));
+    await until(() => cluster.url === before);
+    stops.push(startPart(cluster, 1, { url: after }));
+    await until(() => cluster.served[1]?.current !== undefined);
+    const { writes } = cluster;
+    await systemClock.sleep(1_500);
+    t.equal(cluster.writes, writes, "nobody writes it");
+    t.equal(cluster.url, before);
+    await stops.shift()?.();
+    cluster.putSecret(await issueServing("a.example.com", "b.example.com"));
+    await until(() => cluster.url === after);
+    t.equal(cluster.url, after, "once it has the name");
+  },
+);
+
 /** Of another CA, and expired an hour ago. */
 async function issueExpired(): Promise<Kept> {
   const issued = { now: new Date(Date.now() - 7_200_000), lifetimeMs: 3_600_000 };
@@ -294,7 +328,7 @@ await tap.test("a replica that is told to stop restores nothing any more, also w
   const issued = await issueServing(CALLED);
   cluster.secrets[0] = issued;
   const drained = Promise.withResolvers<void>();
-  const stop = startPart(cluster, 0, drained.promise);
+  const stop = startPart(cluster, 0, { drained: drained.promise });
   await until(() => cluster.caBundle === issued.caBundle);
   cluster.emptyConfiguration();
   await until(() => cluster.caBundle === issued.caBundle);
