@@ -36,10 +36,19 @@ function missingFrom(target: JsonObject | undefined, known: JsonObject | undefin
     return [];
   }
   const isEmbeddedIn = depth === 0 || isEmbedded(target);
-  const fields = namesIn(target, known)
-    .filter((name) => !(isEmbeddedIn && IMPLICIT.has(name)))
-    .flatMap((name) => missingAt(name, [propertyOf(target, name) ?? furtherOf(target), fieldOf(known, name)], depth));
-  return [...fields, ...missingFromRest(target, known, depth), ...missingFromItems(target, known, depth)];
+  const names = namesIn(target, known);
+  const compared = names.filter((name) => !(isEmbeddedIn && IMPLICIT.has(name)));
+  const fields = compared.flatMap((name) =>
+    missingAt(name, [propertyOf(target, name) ?? furtherOf(target), fieldOf(known, name)], depth),
+  );
+  // What was no metadata of an object has other fields than an API server keeps of that.
+  const isNewMetadata = isEmbeddedIn && depth > 0 && !isEmbedded(known) && names.includes("metadata");
+  return [
+    ...(isNewMetadata ? ["metadata.*"] : []),
+    ...fields,
+    ...missingFromRest(target, known, { depth, names: compared }),
+    ...missingFromItems(target, known, depth),
+  ];
 }
 
 /** @param there what `target` has for the field; `undefined` where it prunes it */
@@ -51,16 +60,26 @@ function missingAt(
   if (there === undefined) {
     return [name];
   }
-  const isDescribed = there !== ANYTHING && there !== EMPTY_OBJECTS;
-  const nulls = isDescribed && takesNull(known) && !takesNull(there) ? [`${name}: null`] : [];
+  const nulls = known?.["nullable"] === true && prunesNull(there) ? [`${name}: null`] : [];
   return [...nulls, ...below(name, missingFrom(there, known, depth + 1))];
 }
 
 /** Of fields that `known` takes without a description, those that `target` does not describe. */
-function missingFromRest(target: JsonObject, known: JsonObject, depth: number): readonly string[] {
+function missingFromRest(
+  target: JsonObject,
+  known: JsonObject,
+  { depth, names }: { readonly depth: number; readonly names: readonly string[] },
+): readonly string[] {
   const [further, rest] = [furtherOf(target), restOf(known)];
-  const isNoObject = further === undefined && target["type"] !== "object";
-  return rest === undefined || isNoObject || further === ANYTHING ? [] : missingAt("*", [further, rest], depth);
+  if (rest === undefined || (further === undefined && target["type"] !== "object")) {
+    return [];
+  }
+  const missing = further === ANYTHING ? [] : missingAt("*", [further, rest], depth);
+  const undescribed = names.filter((name) => propertyOf(known, name) === undefined);
+  const isNullPruned = [further, ...undescribed.map((name) => propertyOf(target, name))].some(prunesNull);
+  return further !== undefined && !prunesNull(rest) && isNullPruned && !missing.includes("*: null")
+    ? [...missing, "*: null"]
+    : missing;
 }
 
 function missingFromItems(target: JsonObject, known: JsonObject, depth: number): readonly string[] {
@@ -106,9 +125,10 @@ function itemsOf(schema: JsonObject): JsonObject | undefined {
   return items !== undefined && keepsUnknown(schema) ? { ...items, ...ANYTHING } : items;
 }
 
-/** An API server prunes `null` where the schema neither allows it nor has a default, and puts the default in its place where it has one. */
-function takesNull(schema: JsonObject | undefined): boolean {
-  return schema?.["nullable"] === true;
+/** Whether an API server takes `null` away, or puts a default in its place: where a schema describes the field. */
+function prunesNull(schema: JsonObject | undefined): boolean {
+  const isDescribed = schema !== undefined && schema !== ANYTHING && schema !== EMPTY_OBJECTS;
+  return isDescribed && schema["nullable"] !== true;
 }
 
 function below(parent: string, paths: readonly string[]): readonly string[] {

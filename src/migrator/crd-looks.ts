@@ -25,6 +25,8 @@ export class CrdLooks {
   /** When a look was answered last; `undefined` before the first {@link now}: until then there are no others. */
   #answered: Moment | undefined;
   #underWay: Promise<void> | undefined;
+  /** The look that begins once the one under way has ended. */
+  #next: Promise<void> | undefined;
   /** How often {@link outdate} was called, and how often before the last look that was answered began. */
   #outdated = 0;
   #covered = 0;
@@ -73,6 +75,23 @@ export class CrdLooks {
     if (crd !== undefined) {
       this.#saw(crd);
     }
+  }
+
+  /**
+   * Resolves after a look that begins from now on; those that wait for it share it.
+   * @throws as {@link recent}
+   */
+  fromNow(): Promise<void> {
+    this.#next ??= this.#afterThisOne().finally(() => (this.#next = undefined));
+    return this.#next;
+  }
+
+  async #afterThisOne(): Promise<void> {
+    await this.#underWay?.catch(() => undefined);
+    // Those that ask from here on wait for another one.
+    this.#next = undefined;
+    this.#underWay ??= this.#again();
+    await this.#underWay;
   }
 
   get #ageMs(): number {

@@ -16,6 +16,7 @@ import type { StartAgain } from "../retry/start-again.ts";
 import { CrdLooks } from "./crd-looks.ts";
 import { unlistedStorage } from "./foreign-prunes.ts";
 import { changedDuringRun } from "./foundation.ts";
+import type { ObjectReads } from "./rewrite/rewrite-context.ts";
 import type { RunContext } from "./run-context.ts";
 
 /**
@@ -30,7 +31,7 @@ import type { RunContext } from "./run-context.ts";
  * An API server that is behind serves the objects of a CRD that is deleted: a run that finds no CRD then, and one a moment later, knows nothing
  * of what the CRD lists.
  */
-export class ListedStorage {
+export class ListedStorage implements ObjectReads {
   readonly #crdName: string;
   readonly #looks: CrdLooks;
   /** The version in which the run writes objects; `undefined` where no CRD may be there. */
@@ -81,9 +82,18 @@ export class ListedStorage {
     }
   }
 
-  /** Objects were read, and may be written: see {@link ListedStorage}. */
-  objectsRead(): void {
+  /** A page of objects was read, which may be written: see {@link ListedStorage}. */
+  pageRead(): void {
     this.#looks.outdate();
+  }
+
+  /**
+   * To be awaited where one object was read again, before it is written: others go on.
+   * @throws as {@link passed}
+   */
+  async objectRead(): Promise<void> {
+    await this.#looks.fromNow();
+    this.#assertNotStopped();
   }
 
   /** Nothing is sent after that. */
@@ -96,7 +106,10 @@ export class ListedStorage {
     this.#stopped ??=
       version === undefined
         ? crdCreated(this.#crdName)
-        : (unlistedStorage(crd) ?? this.#changedFrom(this.#seen ?? crd, crd) ?? droppingWrites(crd, version));
+        : (unlistedStorage(crd) ??
+          this.#changedFrom(this.#seen ?? crd, crd) ??
+          droppingWrites(crd, version) ??
+          this.#versionsChangedFrom(this.#seen ?? crd, crd));
     this.#seen = crd;
   }
 
@@ -110,6 +123,12 @@ export class ListedStorage {
     }
     const isSame = isDeepStrictEqual(conversionBesidesBundle(before), conversionBesidesBundle(crd));
     return isSame ? undefined : changedDuringRun(this.#crdName, "its spec.conversion changed");
+  }
+
+  /** An API server that has not followed a schema yet prunes the fields that this one has and the one before has not. */
+  #versionsChangedFrom(before: CustomResourceDefinition, crd: CustomResourceDefinition): StartAgain | undefined {
+    const isSame = isDeepStrictEqual(before.spec.versions, crd.spec.versions);
+    return isSame ? undefined : changedDuringRun(this.#crdName, "its spec.versions changed");
   }
 
   #assertNotStopped(): void {
@@ -154,7 +173,7 @@ export async function whileListed<T>(
   const written = crd === undefined ? resource : writtenByCrd(crd);
   const listed = new ListedStorage(context, resourceNameOf(resource), crd);
   const both: Fence = () => listed.passed(fence);
-  const writing = { ...context, client: context.client.fencedBy(both), onObjectsRead: () => listed.objectsRead() };
+  const writing = { ...context, client: context.client.fencedBy(both), reads: listed };
   try {
     return await work(writing, { resource: written, fence: both, listed });
   } finally {

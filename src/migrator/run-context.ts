@@ -8,6 +8,7 @@ import type { Arrivals, CountedArrivals } from "../apiservers/arrivals.ts";
 import type { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
 import type { ApiServers } from "../apiservers/api-servers.ts";
 import type { ResumePoint } from "./rewrite/checkpoint.ts";
+import type { ObjectReads } from "./rewrite/rewrite-context.ts";
 import type { CleanupPatience } from "../retry/cleanup.ts";
 import type { EventSink } from "./events.ts";
 import type { Pacer } from "../retry/pacer.ts";
@@ -94,8 +95,8 @@ export interface RunContext {
    * the last write, and believes the result only after that. @default the run waits for that itself
    */
   readonly onRested?: (rested: CountedArrivals) => void;
-  /** Told where objects were read that are written next. It must not throw. @default none */
-  readonly onObjectsRead?: () => void;
+  /** Told where objects were read that are written next. @default nobody asks */
+  readonly reads?: ObjectReads;
   /** Told of every object that is done. It must not throw. @default none */
   readonly onAdvance?: (advance: Advance) => void;
   /** How long undoing is tried while the API server is down. @default as of {@link CleanupContext} */

@@ -155,13 +155,14 @@ function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
   if (isFrozenByOthers(crd)) {
     return "frozen by another owner";
   }
-  if (hasFreezeAnnotation(crd)) {
+  const isBlocked = crdActionOf(crd) === "blocked";
+  if (hasFreezeAnnotation(crd) && !isBlocked) {
     return `frozen by ${freezeOwnerOf(crd)?.identity ?? ""} since ${freezeOwnerOf(crd)?.since ?? ""}`;
   }
   if (requestVersionOf(crd) === undefined) {
     return "no version is served";
   }
-  return crdActionOf(crd) === "none" ? undefined : lackingNoteOf(crd);
+  return isBlocked ? lackingNoteOf(crd) : undefined;
 }
 
 /** Why objects may be stored in versions that storedVersions lacks, and what helps; `undefined` where nothing speaks for it. */

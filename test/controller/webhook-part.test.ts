@@ -60,7 +60,8 @@ class Cluster {
   /** Where API servers call. */
   get url(): string | undefined {
     const [webhook] = this.#objects.get(`${BASE}/${WEBHOOK_NAME}`)?.webhooks ?? [];
-    return (webhook?.clientConfig as { readonly url?: string } | undefined)?.url;
+    const { url } = { url: undefined, ...webhook?.clientConfig };
+    return url;
   }
 
   /** Another client empties the configuration. */

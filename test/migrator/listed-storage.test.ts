@@ -339,12 +339,12 @@ await tap.test("ListedStorage has no object written before a look that began aft
   await run.listed.look();
   const answered = Promise.withResolvers<void>();
   run.answer = () => answered.promise;
-  run.listed.objectsRead();
+  run.listed.pageRead();
   const first = run.mayWrite();
   await run.clock.advance(0);
   t.equal(run.looks, 2);
   // A page that came after that look began.
-  run.listed.objectsRead();
+  run.listed.pageRead();
   run.crd = crdWith({ versions: ["v1+", "v2"] });
   const { crd } = run;
   run.crd = crdWith({});
@@ -355,8 +355,38 @@ await tap.test("ListedStorage has no object written before a look that began aft
   t.equal(run.looks, 3);
   const calm = new Rewritten();
   await calm.listed.look();
-  calm.listed.objectsRead();
+  calm.listed.pageRead();
   await Promise.all([calm.mayWrite(), calm.mayWrite()]);
   await calm.mayWrite();
   t.equal(calm.looks, 2, "once for each page");
+});
+
+await tap.test("ListedStorage has the run begin again where the schemas change", async (t) => {
+  const run = new Rewritten({ known: crdLacking(0) });
+  await run.listed.look();
+  const { spec, ...rest } = crdLacking(0);
+  const schema = { openAPIV3Schema: { type: "object", properties: { spec: { type: "object", properties: {} } } } };
+  run.crd = { ...rest, spec: { ...spec, versions: spec.versions.map((one) => ({ ...one, schema, served: true })) } };
+  await run.clock.advance(10_000);
+  await t.rejects(run.mayWrite(), { name: "StartAgain", message: /its spec\.versions changed during the run/ });
+});
+
+await tap.test("ListedStorage has an object that was read again wait for a look, and no other one", async (t) => {
+  const run = new Rewritten();
+  await run.listed.look();
+  const answered = Promise.withResolvers<void>();
+  run.answer = () => answered.promise;
+  const ends: string[] = [];
+  const again = [1, 2].map(() => run.listed.objectRead().then(() => ends.push("read again")));
+  await run.clock.advance(1);
+  await run.mayWrite();
+  ends.push("written");
+  // The look under way began before this one was read.
+  const late = run.listed.objectRead().then(() => ends.push("late"));
+  answered.resolve();
+  await Promise.all([...again, late]);
+  t.same(ends, ["written", "read again", "read again", "late"]);
+  t.equal(run.looks, 3);
+  run.prune();
+  await t.rejects(run.listed.objectRead(), UNLISTED);
 });

@@ -87,7 +87,12 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
     ["spec.pod.apiVersion v1", "spec.pod.kind v1", "spec.pod.metadata v1"],
   ],
   ["what is kept unknown, and not any more", spec({}, OPEN), spec({ a: TEXT }), ["spec.* v1"]],
-  ["what is kept unknown below a field", spec({}, OPEN), spec({ a: objectOf({}) }, OPEN), ["spec.a.* v1"]],
+  [
+    "what is kept unknown below a field",
+    spec({}, OPEN),
+    spec({ a: objectOf({}) }, OPEN),
+    ["spec.a.* v1", "spec.*: null v1"],
+  ],
   [
     "what is kept unknown in a list",
     spec({ a: { items: OPEN } }),
@@ -130,6 +135,19 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
   ["null", spec({ a: { ...TEXT, nullable: true }, b: TEXT }), spec({ a: TEXT, b: TEXT }), ["spec.a: null v1"]],
   ["null in a map", spec({ a: mapOf({ ...TEXT, nullable: true }) }), spec({ a: MAP }), ["spec.a.*: null v1"]],
   ["no null that stays", spec({ a: { ...TEXT, nullable: true } }), spec({ a: { ...TEXT, nullable: true } }), []],
+  [
+    "null that is kept unknown",
+    spec({}, OPEN),
+    spec({ a: TEXT, b: objectOf({ c: TEXT }) }, OPEN),
+    ["spec.b.* v1", "spec.*: null v1"],
+  ],
+  ["null in a map of anything", spec({ a: mapOf(true) }), spec({ a: MAP }), ["spec.a.*: null v1"]],
+  [
+    "what metadata had that becomes that of an object",
+    spec({ pod: objectOf({ metadata: objectOf({ foo: TEXT }) }) }),
+    spec({ pod: objectOf({}, EMBEDDED) }),
+    ["spec.pod.metadata.* v1"],
+  ],
   [
     "what the metadata of an embedded object has, where it is none any more",
     spec({ pod: objectOf({}, EMBEDDED) }),

@@ -50,6 +50,7 @@ await tap.test(
     t.match(planCrd(crdLacking(0)), { action: "migrate", note: undefined });
     t.match(planCrd(crdLacking(1, { storedVersions: ["v2"] })), { action: "none", note: undefined });
     t.match(planCrd(crdLacking(1, { metadata: BY_OTHERS })), { action: "blocked", note: "frozen by another owner" });
+    t.match(planCrd(crdLacking(1, { metadata: BY_OURS })), { action: "blocked", note });
     t.match(planCrd({ ...saying("True", "MigrationRunning"), spec: crdLacking(1).spec }), {
       action: "blocked",
       note,

@@ -28,6 +28,14 @@ type ObjectEnd =
   /** It is still stored as it was, and this is why. */
   | { readonly kind: "failed"; readonly reason: string };
 
+/** Who is told that objects were read, before they are written. */
+export interface ObjectReads {
+  /** A page. It must not throw. */
+  pageRead(): void;
+  /** One object, again. @throws what ends the pass */
+  objectRead(): Promise<void>;
+}
+
 /** What the rewrite of one object needs besides the object. */
 export interface RewriteContext {
   readonly transport: Transport;
@@ -43,8 +51,8 @@ export interface RewriteContext {
   readonly write?: typeof noOpWrite;
   /** What the objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
-  /** Told where the object was read again, and is written as it is now. @default none */
-  readonly onObjectsRead?: (() => void) | undefined;
+  /** Told where the object was read again, and is written as it is now. @default nobody asks */
+  readonly reads?: ObjectReads | undefined;
   /** Told of what was written. @default nobody asks */
   readonly objectsSeen?: SeenState | undefined;
   /** Where the objects of a CRD are. @default it is no CRD */

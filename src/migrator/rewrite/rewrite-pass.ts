@@ -49,7 +49,7 @@ export interface RewritePassOptions {
   /** The same, and of what was listed. */
   readonly objectsSeen?: RewriteContext["objectsSeen"];
   /** Told of each page before an object of it is written, and as {@link RewriteContext} has it. @default none */
-  readonly onObjectsRead?: RewriteContext["onObjectsRead"];
+  readonly reads?: RewriteContext["reads"];
   /** See {@link RewriteContext}. */
   readonly scope?: RewriteContext["scope"];
   /** The same. */
@@ -153,7 +153,7 @@ export class RewritePass {
     const page = new OpenPage(items, continueToken, followingOf(listed));
     this.#watermark ??= resourceVersion;
     this.#options.objectsSeen?.listed(resourceVersion);
-    this.#options.onObjectsRead?.();
+    this.#options.reads?.pageRead();
     counts.total = this.#position.listed + this.#open.items + items.length + remainingItemCount;
     this.#open.add(page, (error) => this.#abort.abort(error));
     for (const object of items) {

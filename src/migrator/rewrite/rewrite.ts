@@ -182,7 +182,10 @@ class Rewrite {
       return { kind: "failed", reason: reasonOf(error) };
     }
     this.#object = current;
-    this.#context.onObjectsRead?.();
+    const { pacer, reads, waitSignal } = this.#context;
+    if (reads !== undefined) {
+      await pacer.aside(() => reads.objectRead(), waitSignal);
+    }
     this.#patchType = patchTypeFor(current);
     if (isUnexplained) {
       await this.#pause(this.#unexplainedConflicts);

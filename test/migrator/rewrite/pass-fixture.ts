@@ -99,7 +99,7 @@ export async function pass(
     onObject: () => options.onObject?.({ ...tally.counts }),
     ...(options.rewrite === undefined ? {} : { rewrite: options.rewrite }),
     ...(options.isDueLate === undefined ? {} : { isDueLate: options.isDueLate }),
-    onObjectsRead: options.onObjectsRead,
+    reads: { pageRead: () => options.onObjectsRead?.(), objectRead: async () => undefined },
   });
   await rewriting.run();
   return { tally, points, clock, tries, advances };

@@ -138,7 +138,7 @@ async function rewrite(t: Parameters<typeof startServer>[0], answers: Answers): 
     dryRun: answers.dryRun ?? false,
     subresource: answers.subresource,
     adviceOnRejection: answers.adviceOnRejection,
-    onObjectsRead: () => answers.onObjectsRead?.(server.seen.length),
+    reads: { pageRead: () => undefined, objectRead: async () => answers.onObjectsRead?.(server.seen.length) },
     signal: new AbortController().signal,
     waitSignal: new AbortController().signal,
   };
