@@ -22,7 +22,9 @@ function checked() {
   const follower: { sent?: (request: ModelRequest) => void } = {};
   const next: { look?: () => void } = {};
   const schedule = { now: 0, in: (_ms: number, run: () => void) => void (next.look = run) };
+  const witnesses: World["witnesses"] = [];
   const leaving: ApiServerNode[] = [];
+  const requests: { since?: number } = {};
   const process = { name: CONTROLLER, isPaused: false, wokeAfter: () => Number.NEGATIVE_INFINITY };
   const world = {
     cluster: {
@@ -34,7 +36,7 @@ function checked() {
     programs: [{ process, endText: undefined }],
     settings: { options: { maxFreezeIdleMs: 5 * MINUTE_MS } },
     schedule,
-    witnesses: [],
+    witnesses,
     violate: (violation: string) => void violations.push(violation),
   } as unknown as World;
   const put = (by: string, key: string, object: object): void => {
@@ -50,11 +52,7 @@ function checked() {
     });
   const policy = (by: string, kind: KindPlan): void =>
     put(by, `/registry/validatingadmissionpolicies/${policyGuardOf(crdNameOf(kind)).name}`, { metadata: {} });
-  const check = new FrozenStorageCheck(
-    world,
-    () => writer,
-    () => leaving[0],
-  );
+  const check = new FrozenStorageCheck(world, () => writer, [() => leaving[0], () => requests.since]);
   for (let index = 0; index < 20; index++) for (const kind of [KIND, OTHER]) object("user", index, kind);
   crd("user", {});
   crd(CONTROLLER, { "ksvm.sigs.k8s.io/migrating": "true" });
@@ -64,6 +62,12 @@ function checked() {
     leaving,
     object,
     policy,
+    requests,
+    /** The controller says that all API servers have converged, as a run of the command line does. */
+    converge: (): void => {
+      const told = { type: "converged", apiServers: [] } as const;
+      for (const witness of witnesses) witness({ name: CONTROLLER } as never).told(told);
+    },
     violations,
     /** The controller sends a write of an object, whatever comes of it. */
     send: (): void => {
@@ -137,6 +141,27 @@ await tap.test(
   (t) => {
     t.same(violationsAtTheEnd(false), []);
     t.equal(violationsAtTheEnd(true).length, 1, "one that the run saw leave is waited for");
+    t.end();
+  },
+);
+
+/** What is said of a storage change that an API server had admitted at a time in minutes, while the run waits for late writes. */
+function violationsOfLate(since: number, isWriting: boolean): readonly string[] {
+  const { converge, crd, pass, requests, send, violations } = checked();
+  pass(2);
+  converge();
+  if (isWriting) send();
+  requests.since = since * MINUTE_MS;
+  crd("user", { "ksvm.sigs.k8s.io/migrating": "true" }, "v1alpha1");
+  return violations;
+}
+
+await tap.test(
+  "a storage change that was admitted before the proof may come while the run waits for late writes",
+  (t) => {
+    t.same(violationsOfLate(1, false), []);
+    t.equal(violationsOfLate(2, false).length, 1, "one that was admitted after it may not");
+    t.equal(violationsOfLate(1, true).length, 1, "nor may one that comes when the run has waited");
     t.end();
   },
 );

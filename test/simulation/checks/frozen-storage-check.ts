@@ -8,7 +8,7 @@ import { CRD_PREFIX } from "../model/crd-registry.ts";
 import { CRDS } from "../world/user-actions.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { ModelRequest } from "../model/types.ts";
-import { currentServer, currentWriter } from "../world/api-server-node.ts";
+import { currentRequestSince, currentServer, currentWriter } from "../world/api-server-node.ts";
 import { crdNameOf, GROUP, objectsPrefixOf } from "../world/kinds.ts";
 import type { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
@@ -25,6 +25,8 @@ interface Freeze {
   provenAt: number;
   /** When that was. A run of a controller tells nobody of its steps before. */
   restsSince: number;
+  /** When it said that all API servers have converged, before it has written an object; the distant past where it does not say so, or writes. */
+  settlesSince: number;
   /** When others last wrote or deleted an object that the run had to write. */
   doneByOthersAt: number;
 }
@@ -63,6 +65,7 @@ export class FrozenStorageCheck implements Check {
   readonly #world: World;
   readonly #writer: () => string | undefined;
   readonly #server: typeof currentServer;
+  readonly #since: typeof currentRequestSince;
   readonly #freezes = new Map<string, Freeze>();
   /** When others last wrote what guards freezes, by the names of CRDs, and by that of the webhook for all of them. */
   readonly #guardsWrittenAt = new Map<string, number>();
@@ -76,9 +79,15 @@ export class FrozenStorageCheck implements Check {
   /**
    * @param writer as `FreezesCheck` has it
    * @param server the API server that writes for it
+   * @param since when that one got the request
    */
-  constructor(world: World, writer: () => string | undefined = currentWriter, server = currentServer) {
+  constructor(
+    world: World,
+    writer: () => string | undefined = currentWriter,
+    [server, since] = [currentServer, currentRequestSince] as const,
+  ) {
     this.#world = world;
+    this.#since = since;
     this.#writer = writer;
     this.#server = server;
     const { etcd } = world.cluster;
@@ -102,7 +111,9 @@ export class FrozenStorageCheck implements Check {
       (one) => path.startsWith(`/apis/${GROUP}/`) && path.includes(`/${one.plural}/`),
     );
     const freeze = kind === undefined ? undefined : this.#freezes.get(crdNameOf(kind));
-    if (freeze?.by === user) this.#proven(freeze);
+    if (freeze?.by !== user) return;
+    this.#proven(freeze);
+    freeze.settlesSince = Number.NEGATIVE_INFINITY;
   }
 
   #followRequests(): void {
@@ -133,7 +144,11 @@ export class FrozenStorageCheck implements Check {
     const settlesMs = event.type === "settling" ? event.remainingMs : 0;
     if (isFurther || settlesMs > 0) this.#progress.set(program, this.#world.schedule.now + settlesMs);
     if (event.type !== "converged") return;
-    for (const freeze of this.#freezes.values()) if (freeze.by === program) this.#proven(freeze);
+    for (const freeze of this.#freezes.values()) {
+      if (freeze.by !== program) continue;
+      if (!freeze.isProven) freeze.settlesSince = this.#world.schedule.now;
+      this.#proven(freeze);
+    }
   }
 
   #proven(freeze: Freeze): void {
@@ -200,6 +215,7 @@ export class FrozenStorageCheck implements Check {
       isProven: false,
       provenAt: Number.POSITIVE_INFINITY,
       restsSince: Number.NEGATIVE_INFINITY,
+      settlesSince: Number.NEGATIVE_INFINITY,
       doneByOthersAt: Number.NEGATIVE_INFINITY,
     };
   }
@@ -213,6 +229,8 @@ export class FrozenStorageCheck implements Check {
     const [from, to] = [storageVersionsOf(before).join(), storageVersionsOf(after).join()];
     if (from === to || freeze?.isProven !== true) return;
     if (this.#guardWrittenAt(after.metadata.name) > freeze.at - LATE_MS) return;
+    // Admission passed it before the freeze was proven, and etcd was slow: the run waits for such writes before its first list.
+    if ((this.#since() ?? Number.POSITIVE_INFINITY) < freeze.settlesSince) return;
     // It was not asked whether it denies the change (docs/decisions/0010-a-stamp-is-no-proof.md).
     if (this.#server()?.isLeavingUnseen(freeze.by) === true) return;
     const what = `changed the storage version of ${after.metadata.name} from ${from} to ${to}`;

@@ -23,10 +23,12 @@ const ANSWERED_MS = 10;
 /** Bookmarks, and the ends of watches. */
 const TICK_MS = 10_000;
 
-/** What an API server works on: which one that is, for which request, and until when it may go on. */
+/** What an API server works on: which one that is, for which request, since when, and until when it may go on. */
 interface Work {
   readonly request: ModelRequest;
   readonly server: ApiServerNode;
+  /** By the clock of the schedule. */
+  readonly since: number;
   readonly deadline: number;
 }
 
@@ -43,6 +45,11 @@ export function currentWriter(): string | undefined {
 /** The request that the revision which etcd tells of at this moment comes of; `undefined` for an API server itself. */
 export function currentRequest(): ModelRequest | undefined {
   return working.getStore()?.request;
+}
+
+/** When the API server got the request that the revision which etcd tells of at this moment comes of; `undefined` for an API server itself. */
+export function currentRequestSince(): number | undefined {
+  return working.getStore()?.since;
 }
 
 /** The API server that writes the revision that etcd tells of at this moment, for a client. */
@@ -219,7 +226,9 @@ export class ApiServerNode implements Peer {
         resolve(answer);
       };
       const cancel = clock.timer(REQUEST_TIMEOUT_MS, () => end(timedOut(clock.now())));
-      void working.run({ request, server: this, deadline }, () => this.api.handle(request)).then(end);
+      void working
+        .run({ request, server: this, since: this.#options.schedule.now, deadline }, () => this.api.handle(request))
+        .then(end);
     });
   }
 
