@@ -127,8 +127,8 @@ export class ListedStorage implements ObjectReads {
 
   /** An API server that has not followed a schema yet prunes the fields that this one has and the one before has not. */
   #versionsChangedFrom(before: CustomResourceDefinition, crd: CustomResourceDefinition): StartAgain | undefined {
-    const isSame = isDeepStrictEqual(before.spec.versions, crd.spec.versions);
-    return isSame ? undefined : changedDuringRun(this.#crdName, "its spec.versions changed");
+    const areSame = isDeepStrictEqual(before.spec.versions, crd.spec.versions);
+    return areSame ? undefined : changedDuringRun(this.#crdName, "its spec.versions changed");
   }
 
   #assertNotStopped(): void {

@@ -354,7 +354,10 @@ export const FREEZES: readonly Mutation[] = [
     name: "a run without a freeze goes on where the storage version changes",
     survives:
       "another client has to prune while the API server of a run is behind that change; regressions/storage-version-that-changes-during-a-page.json does",
-    edits: [{ file: "migrator/listed-storage.ts", from: "if (from !== to) {", to: "if (from !== from) {" }],
+    edits: [
+      { file: "migrator/listed-storage.ts", from: "if (from !== to) {", to: "if (from !== from) {" },
+      { file: "migrator/listed-storage.ts", from: "return areSame ?", to: "return areSame || !areSame ?" },
+    ],
   },
   {
     name: "a look at storedVersions counts as new after a suspension",

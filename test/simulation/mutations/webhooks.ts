@@ -242,7 +242,7 @@ export const WEBHOOKS: readonly Mutation[] = [
   {
     name: "nobody is told that the Secret has lost its certificates",
     survives:
-      "the Secret has to be deleted between two hourly looks, in the short life of a certificate: the plan secret-deleted-between-two-looks finds it",
+      "after each repair the leader looks again in the replicas' dwell time, for as long as it keeps the CA of what they serve: no plan of a short life of certificates is left that shows it, and test/controller/webhook-part.test.ts does",
     edits: [
       {
         file: "controller/webhook-part.ts",
