@@ -51,7 +51,7 @@ export function leftStoredOf(crd: CustomResourceDefinition, work: SucceededWork)
 /**
  * What speaks against a migration that has succeeded where no CRD says anything, as that of a built-in resource: its reason is all that shows
  * which program has written the end.
- * @param command what does the work, whoever did not
+ * @param command the command that does the work which the other program may not have done
  * @returns `undefined` if a run of ksvm has
  */
 export function unprovenOf(reason: string | undefined, command: string): LeftStored | undefined {

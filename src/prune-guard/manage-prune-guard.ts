@@ -137,7 +137,7 @@ function servesMutatingPolicies({ client, retrier, signal }: CallContext): Promi
 
 /**
  * Writes an object. The API server itself may write it at the same time: kube-controller-manager notes in the status what it finds in each new spec.
- * @throws {KsvmError} Conflict where another client wrote one of that name meanwhile; {ApiError | TransportError}
+ * @throws {KsvmError} Conflict where another client writes an object of that name at the same time; {ApiError | TransportError}
  */
 async function put(
   context: CallContext,

@@ -137,26 +137,29 @@ await t.test("a frozen CRD: kubectl patch and apply are denied with the reason, 
   await assertUnfrozen(t, cluster, kind);
 });
 
-await t.test("what a run that did not end well leaves goes by the commands of docs/install.md", async (t) => {
-  const docs = readFileSync(new URL("../../docs/install.md", import.meta.url), "utf8");
-  const commands = /^kubectl annotate crd .*\nkubectl .* delete lease .*$/m.exec(docs)?.[0].split("\n") ?? [];
-  const kind = new TestKind("leftover");
-  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
-  const run = cluster.spawnKsvm(t, ["migrate", "--standalone", "--settle", "1s", ...INTERRUPTED_FLAGS, kind.name]);
-  await untilRewriting(cluster, kind, run);
-  run.signal("SIGINT");
-  t.equal((await run.ended).code, 130);
-  const left = async (): Promise<readonly unknown[]> => {
-    const { annotations = {} } = (await cluster.crd(kind)).metadata;
-    const lease = await cluster.api.find(LEASES, { namespace: "kube-system", name: leaseNameOf(kind.name) });
-    return [annotations[CHECKPOINT_KEY_ANNOTATION], lease];
-  };
-  t.notOk((await left()).includes(undefined), "both are there");
-  t.equal(commands.length, 2);
-  for (const command of commands) await kubectl(command.split(" ").slice(1));
-  t.same(await left(), [undefined, undefined]);
-  t.match(await succeed(t, ["get", "leases", "-n", "kube-system"]), "apiserver-", "and no other Lease");
-});
+await t.test(
+  "an administrator removes what an interrupted or failed run leaves by the commands of docs/install.md",
+  async (t) => {
+    const docs = readFileSync(new URL("../../docs/install.md", import.meta.url), "utf8");
+    const commands = /^kubectl annotate crd .*\nkubectl .* delete lease .*$/m.exec(docs)?.[0].split("\n") ?? [];
+    const kind = new TestKind("leftover");
+    await cluster.createStale(kind, SLOW_RUN_OBJECTS);
+    const run = cluster.spawnKsvm(t, ["migrate", "--standalone", "--settle", "1s", ...INTERRUPTED_FLAGS, kind.name]);
+    await untilRewriting(cluster, kind, run);
+    run.signal("SIGINT");
+    t.equal((await run.ended).code, 130);
+    const left = async (): Promise<readonly unknown[]> => {
+      const { annotations = {} } = (await cluster.crd(kind)).metadata;
+      const lease = await cluster.api.find(LEASES, { namespace: "kube-system", name: leaseNameOf(kind.name) });
+      return [annotations[CHECKPOINT_KEY_ANNOTATION], lease];
+    };
+    t.notOk((await left()).includes(undefined), "both are there");
+    t.equal(commands.length, 2);
+    for (const command of commands) await kubectl(command.split(" ").slice(1));
+    t.same(await left(), [undefined, undefined]);
+    t.match(await succeed(t, ["get", "leases", "-n", "kube-system"]), "apiserver-", "and no other Lease");
+  },
+);
 
 await t.test("F11: kubectl apply after the old version left the CRD", async (t) => {
   const kind = new TestKind("dropped");

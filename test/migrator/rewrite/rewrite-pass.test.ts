@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import { setImmediate } from "node:timers/promises";
 import tap from "tap";
 import { isNewer } from "../../../src/api/resource-version.ts";
@@ -5,7 +6,7 @@ import { isNewer } from "../../../src/api/resource-version.ts";
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
 import type { RewritePassOptions, Settled } from "../../../src/migrator/rewrite/rewrite-pass.ts";
 import { MAX_SET_ASIDE } from "../../../src/migrator/rewrite/set-aside.ts";
-import { sendJson, sendStatus } from "../../kube/local-server.ts";
+import { type SeenRequest, sendJson, sendStatus } from "../../kube/local-server.ts";
 import { DENIED, pass } from "./pass-fixture.ts";
 
 await tap.test("RewritePass tells of each object what it was last written with, where it wrote it", async (t) => {
@@ -73,23 +74,31 @@ await tap.test("RewritePass keeps a bounded number of rejected objects for a sec
   t.equal(tries.length, count + MAX_SET_ASIDE);
 });
 
+/** Refuses one continue token as damaged, once: the API server says nothing of where the list goes on. */
+function damagedToken() {
+  const refusal = {
+    isSent: false,
+    onList: ({ query }: SeenRequest, response: ServerResponse): boolean => {
+      if (query.get("continue") !== "4" || refusal.isSent) return false;
+      refusal.isSent = true;
+      sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
+      return true;
+    },
+  };
+  return refusal;
+}
+
 await tap.test("RewritePass counts each object once when its list begins at the first object again", async (t) => {
-  let isRefused = false;
+  const refusal = damagedToken();
   const totals: (number | undefined)[] = [];
   const { tally, tries } = await pass(t, {
     count: 9,
     pageSize: 2,
     accepts: (name) => name !== "w1",
-    onList: ({ query }, response) => {
-      // A damaged token: the API server says nothing of where to go on.
-      if (query.get("continue") !== "4" || isRefused) return false;
-      isRefused = true;
-      sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
-      return true;
-    },
+    onList: refusal.onList,
     onObject: (counts) => totals.push(counts.total),
   });
-  t.ok(isRefused);
+  t.ok(refusal.isSent);
   t.match(tally.counts, { done: 9, migrated: 8, newer: 0, failed: 1, total: 9 });
   t.same(tally.failures, [{ namespace: "ns", name: "w1", reason: DENIED }]);
   t.same(
@@ -288,7 +297,7 @@ function keepingFields(writes: string[]): RewritePassOptions["rewrite"] {
 await tap.test(
   "RewritePass counts managedFields that are kept once when its list begins at the first object again",
   async (t) => {
-    let isRefused = false;
+    const refusal = damagedToken();
     const written = new Set<string>();
     const writes: string[] = [];
     const { tally } = await pass(t, {
@@ -297,15 +306,12 @@ await tap.test(
       accepts: () => true,
       written,
       rewrite: keepingFields(writes),
-      onList: ({ query }, response) => {
+      onList: (request, response) => {
         writes.forEach((name) => written.add(name));
-        if (query.get("continue") !== "4" || isRefused) return false;
-        isRefused = true;
-        sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
-        return true;
+        return refusal.onList(request, response);
       },
     });
-    t.ok(isRefused);
+    t.ok(refusal.isSent);
     t.match(tally.counts, { done: 9, migrated: 9, newer: 0, total: 9 });
     t.equal(tally.kept, 9);
     t.same(tally.keptObjects.map(({ name }) => name).toSorted(), [...writes].toSorted());
@@ -315,7 +321,7 @@ await tap.test(
 await tap.test(
   "RewritePass counts an object once whose managedFields are converted after the list began at the first object again",
   async (t) => {
-    let isRefused = false;
+    const refusal = damagedToken();
     const written = new Set<string>();
     const { tally } = await pass(t, {
       count: 9,
@@ -328,14 +334,9 @@ await tap.test(
         written.add(name);
         return { kind: "migrated", changed: false };
       },
-      onList: ({ query }, response) => {
-        if (query.get("continue") !== "4" || isRefused) return false;
-        isRefused = true;
-        sendStatus(response, 400, { reason: "BadRequest", message: "continue key is not valid" });
-        return true;
-      },
+      onList: refusal.onList,
     });
-    t.ok(isRefused);
+    t.ok(refusal.isSent);
     t.match(tally.counts, { done: 9, migrated: 9, newer: 0, total: 9 });
   },
 );
