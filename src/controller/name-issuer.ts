@@ -6,11 +6,11 @@ import { Retrier } from "../retry/retrier.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import type { FailureLog } from "../observability/failure-log.ts";
 
-/** For so long, in milliseconds, the replica that leads may take to issue a certificate for a name that is lacking. */
+/** Milliseconds that the replica waits for the leader to issue a certificate for the name. */
 const LEADER_MS = 10_000;
-/** Between two tries, in milliseconds: where two replicas want different names, each takes away what the other one issued. */
+/** Milliseconds between two tries. */
 const TRY_AGAIN_MS = 60_000;
-/** For so long, in milliseconds, one try waits for an API server. */
+/** Milliseconds that one try waits for an API server. */
 const PATIENCE_MS = 30_000;
 
 /** What a {@link NameIssuer} needs. */
@@ -24,8 +24,8 @@ export interface NameIssuerOptions {
 }
 
 /**
- * Has a serving certificate issued for the name by which API servers call, where the replica that leads does not: during a rollout that changes
- * `--webhook-url`, that is one of before, which runs until this one is ready, and this one is not ready before it has such a certificate.
+ * Issues a serving certificate for the name by which API servers call, where the leader does not. During a rollout that changes `--webhook-url` the
+ * leader still has the old URL: Kubernetes stops it once this replica is ready, and this replica is ready once it has such a certificate.
  */
 export class NameIssuer {
   readonly #options: NameIssuerOptions;
@@ -35,7 +35,7 @@ export class NameIssuer {
     this.#options = options;
   }
 
-  /** Another certificate was taken into use. Nothing is issued once the signal is aborted. */
+  /** The replica calls this when it has taken another certificate into use. The issuer issues nothing once the signal is aborted. */
   loaded(signal: AbortSignal): void {
     if (this.#work === undefined && this.#options.isLacking()) {
       this.#work = this.#issueSoon(signal).finally(() => (this.#work = undefined));
@@ -57,7 +57,7 @@ export class NameIssuer {
   }
 }
 
-/** Takes the steps that are due. None that rests on all API servers: the replica that leads finds them, and goes on with the rotation. */
+/** Takes the steps that are due, but none that needs every API server: the leader finds them, and goes on with the rotation. */
 export function issueForNames(
   { client, clock, logger, settings }: ReplicaOptions,
   tools: CertificateTools,

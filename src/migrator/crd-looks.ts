@@ -43,7 +43,7 @@ export class CrdLooks {
     return this.#ageMs >= MAX_AGE_MS || this.#covered < this.#outdated;
   }
 
-  /** By the looks that began until now, nothing may be written any more. */
+  /** No write may rest on a look that began before this call. */
   outdate(): void {
     this.#outdated++;
   }
@@ -82,13 +82,13 @@ export class CrdLooks {
    * @throws as {@link recent}
    */
   fromNow(): Promise<void> {
-    this.#next ??= this.#afterThisOne().finally(() => (this.#next = undefined));
+    this.#next ??= this.#afterThisOne();
     return this.#next;
   }
 
   async #afterThisOne(): Promise<void> {
     await this.#underWay?.catch(() => undefined);
-    // Those that ask from here on wait for another one.
+    // A caller that asks from here on waits for another look.
     this.#next = undefined;
     this.#underWay ??= this.#again();
     await this.#underWay;

@@ -25,8 +25,8 @@ import type { RunContext } from "./run-context.ts";
  * of before, which another client may have taken out by then, or where the conversion changes: that API server goes on to convert as before. What the
  * run rests on did not last anyway.
  *
- * What was read after a look may be stored in a storage version that this look does not know, with fields that the version of the run lacks:
- * no object is written before a look that began after it was read.
+ * An object that the run reads after a look may be stored in a storage version that this look does not know, with fields that the version of the
+ * run lacks: the run writes no object before a look that began after it read that object.
  *
  * An API server that is behind serves the objects of a CRD that is deleted: a run that finds no CRD then, and one a moment later, knows nothing
  * of what the CRD lists.
@@ -82,13 +82,13 @@ export class ListedStorage implements ObjectReads {
     }
   }
 
-  /** A page of objects was read, which may be written: see {@link ListedStorage}. */
+  /** The run has read a page of objects, which it may write: see {@link ListedStorage}. */
   pageRead(): void {
     this.#looks.outdate();
   }
 
   /**
-   * To be awaited where one object was read again, before it is written: others go on.
+   * The run awaits this after it has read one object again, and before it writes it. Writes of other objects go on.
    * @throws as {@link passed}
    */
   async objectRead(): Promise<void> {

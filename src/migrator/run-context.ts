@@ -95,7 +95,7 @@ export interface RunContext {
    * the last write, and believes the result only after that. @default the run waits for that itself
    */
   readonly onRested?: (rested: CountedArrivals) => void;
-  /** Told where objects were read that are written next. @default nobody asks */
+  /** Hears of each read of objects that the run writes next. @default none */
   readonly reads?: ObjectReads;
   /** Told of every object that is done. It must not throw. @default none */
   readonly onAdvance?: (advance: Advance) => void;

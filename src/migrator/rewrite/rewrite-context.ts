@@ -28,11 +28,11 @@ type ObjectEnd =
   /** It is still stored as it was, and this is why. */
   | { readonly kind: "failed"; readonly reason: string };
 
-/** Who is told that objects were read, before they are written. */
+/** Hears of reads of objects before the run writes what it read. */
 export interface ObjectReads {
-  /** A page. It must not throw. */
+  /** The run has read a page. It must not throw. */
   pageRead(): void;
-  /** One object, again. @throws what ends the pass */
+  /** The run has read one object again. @throws what ends the pass */
   objectRead(): Promise<void>;
 }
 
@@ -51,7 +51,7 @@ export interface RewriteContext {
   readonly write?: typeof noOpWrite;
   /** What the objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
-  /** Told where the object was read again, and is written as it is now. @default nobody asks */
+  /** Hears of each object that the run reads again before it writes it. @default none */
   readonly reads?: ObjectReads | undefined;
   /** Told of what was written. @default nobody asks */
   readonly objectsSeen?: SeenState | undefined;
