@@ -85,7 +85,10 @@ function missingFromRest(
 function missingFromItems(target: JsonObject, known: JsonObject, depth: number): readonly string[] {
   const there = target === EMPTY_OBJECTS ? EMPTY_OBJECTS : itemsOf(target);
   const items = itemsOf(known) ?? (target === EMPTY_OBJECTS ? undefined : restOf(known));
-  return below("[]", missingFrom(there, items, depth + 1));
+  // Without a default an API server refuses such an element, and takes no field away.
+  const isNullReplaced =
+    items !== undefined && !prunesNull(items) && there?.["default"] !== undefined && prunesNull(there);
+  return [...(isNullReplaced ? ["[]: null"] : []), ...below("[]", missingFrom(there, items, depth + 1))];
 }
 
 /** Fields that one of the two may prune; of what `known` does not describe, those that `target` does. */

@@ -27,7 +27,7 @@ import { readCrd } from "../resources/read-crd.ts";
 import { RestoredObjects } from "./restored-objects.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
-import { RewritePass, type Settled } from "./rewrite/rewrite-pass.ts";
+import { RewritePass, type RewritePassOptions, type Settled } from "./rewrite/rewrite-pass.ts";
 import { probedResourceOf } from "./rewrite/stuck-probe.ts";
 import type { RunContext } from "./run-context.ts";
 import type { RunMemory } from "./run-memory.ts";
@@ -146,6 +146,7 @@ export class CrdRun {
       requestVersion: crdResourceOf(crd).version,
       conversion: conversionBesidesBundle(crd),
       owner: formatOwner(this.#hold.owner),
+      ...(this.#context.options.convertsFields === true ? { versions: crd.spec.versions } : {}),
     };
     const broken = brokenExpectation(expected, crd);
     if (broken !== undefined) {
@@ -211,12 +212,15 @@ export class CrdRun {
     return resume;
   }
 
-  /** What is converted counts on from what earlier attempts of the run did. */
-  #wayOfPass(crd: CustomResourceDefinition): Partial<WayOfPass> {
+  /**
+   * What is converted counts on from what earlier attempts of the run did. A conversion writes objects, too, that other clients have written
+   * since the proof, perhaps by another schema.
+   */
+  #wayOfPass(crd: CustomResourceDefinition): Partial<WayOfPass> & Pick<RewritePassOptions, "reads"> {
     const { memory } = this.#parts;
     const conversion = conversionOf(this.#context.options, crd, memory.converted);
     memory.converted = conversion?.converted;
-    return conversion?.wayOfPass ?? {};
+    return conversion === undefined ? {} : { ...conversion.wayOfPass, reads: this.#foreignPrunes };
   }
 
   async #saveCheckpoint(crd: CustomResourceDefinition, { point, position, tally }: Settled): Promise<void> {

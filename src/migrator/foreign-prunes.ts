@@ -15,6 +15,7 @@ import type { Fence } from "../kube/transport-options.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { besidesObjects, CrdLooks } from "./crd-looks.ts";
+import type { ObjectReads } from "./rewrite/rewrite-context.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** Between two times that the storage version is put back, in milliseconds, where another client takes it out again and again. */
@@ -28,7 +29,7 @@ const PACE = { minMs: 1_000, maxMs: 10_000, freeTurns: 3 };
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go
  */
-export class ForeignPrunes {
+export class ForeignPrunes implements ObjectReads {
   readonly #context: RunContext;
   readonly #crdName: string;
   readonly #pace: LoopPace;
@@ -92,6 +93,19 @@ export class ForeignPrunes {
   async look(): Promise<void> {
     await this.#looks.now();
     await this.#listing;
+  }
+
+  /** The run writes no object of a page before it has looked at the CRD again. */
+  pageRead(): void {
+    this.#looks.outdate();
+  }
+
+  /**
+   * Looks at the CRD again. Writes of other objects go on.
+   * @throws as {@link passed}.
+   */
+  objectRead(): Promise<void> {
+    return this.#looks.fromNow();
   }
 
   /** Waits for a write that is under way. Nothing is sent after that. */

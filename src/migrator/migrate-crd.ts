@@ -9,7 +9,7 @@ import { assertNotForeign } from "../freeze/freeze.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
 import { chooseGuard, explainUnseenGuard } from "./choose-guard.ts";
 import { hasLeftovers, removeCheckpointKey, removeLeftovers } from "../freeze/leftovers.ts";
-import { crdResourceOf, writtenByCrd } from "../resources/request-resource.ts";
+import { writtenByCrd } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { MigrationOptions, RunContext } from "./run-context.ts";
 import type { RunMemory } from "./run-memory.ts";
@@ -37,7 +37,9 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
   const { name: crdName } = crd.metadata;
   const chosen = await chooseGuard(context, crdName, choice);
   const guarded: GuardedCrd = { crdName, guard: chosen.guard };
-  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(crdResourceOf(crd), context.options)];
+  const { group, names } = crd.spec;
+  const objects = { group, resource: names.plural };
+  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(objects, context.options)];
   const unseen =
     chosen.missing.length > 0 ? accessNeededFor(crdName, { guard: "webhook", leaseNamespace, subresource }) : [];
   await assertAccess(context, crdName, { wanted: [...wanted, ...unseen], besides: chosen.missing });

@@ -110,6 +110,18 @@ await tap.test(
   },
 );
 
+await tap.test(
+  "brokenExpectation() has a run that converts managedFields begin again where spec.versions changed",
+  (t) => {
+    const expected = { ...EXPECTED, versions: frozen().spec.versions };
+    t.equal(brokenExpectation(expected, frozen()), undefined);
+    const error = brokenExpectation(expected, frozen({ versions: ["v1", "v2+", "v3"] }));
+    t.ok(error instanceof StartAgain);
+    t.match(error, { code: "NotConverged", message: /its spec\.versions changed.*nothing was pruned, run again$/ });
+    t.end();
+  },
+);
+
 for (const [name, crd] of harmless) {
   await tap.test(`brokenExpectation() is undefined when ${name}`, (t) => {
     t.equal(brokenExpectation(EXPECTED, crd), undefined);

@@ -3,15 +3,16 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { areSameFields, convertedFields } from "../../src/api/managed-fields.ts";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
-import { APPLY_PATCH, JSON_PATCH, MERGE_PATCH, objectPath } from "../../src/kube/resources.ts";
+import { APPLY_PATCH, CRDS, JSON_PATCH, MERGE_PATCH, objectPath } from "../../src/kube/resources.ts";
 import type { CheckEntry } from "../../src/plan/check-types.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
-import { GROUP, TestKind } from "./crd-fixture.ts";
+import { GROUP, TestKind, versionsOf } from "./crd-fixture.ts";
 import { mutateUpdates } from "./mutate-updates.ts";
 import { parallel } from "./parallel.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
+import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 
@@ -165,6 +166,28 @@ parallel("--managed-fields=convert lets server-side apply work once the old vers
   const again = await cluster.migrate([control.name, "--managed-fields=convert"]);
   t.match(again, { code: 0, stdout: /managedFields of 0 objects converted/ });
 });
+
+parallel(
+  "a run with --managed-fields=convert begins again where spec.versions changes: a schema may have new fields",
+  async (t) => {
+    const described = versionsOf({ storage: "v1" }).map((version) => ({
+      ...version,
+      deprecated: version.name !== "v1",
+    }));
+    for (const flags of [["--managed-fields=convert"], []]) {
+      const kind = new TestKind(flags.length > 0 ? "schema" : "unread");
+      const run = await startSlowRun(cluster, kind, { flags });
+      await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions: described } } });
+      const { code, stdout, stderr } = await run.ended;
+      t.equal(code, 0, stdout + stderr);
+      const startsAgain = /starting again: .*its spec\.versions changed/;
+      t.equal(startsAgain.test(stdout), flags.length > 0, `${flags.join()}\n${stdout}`);
+      t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+      t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+      await assertNoTraces(t, cluster, kind);
+    }
+  },
+);
 
 parallel("check and plan count objects whose managedFields name a version that leaves", async (t) => {
   const kind = new TestKind("count");

@@ -76,27 +76,32 @@ parallel(
   },
 );
 
-parallel("no run writes through a version that would empty maps and drop null of the storage version", async (t) => {
-  const properties = { size: INTEGER, labels: { type: "object" }, hint: { type: "string" } };
-  const labels = { type: "object", additionalProperties: { type: "string" } };
-  const wide = { ...properties, labels, hint: { type: "string", nullable: true } };
-  const specSchemas = { v1alpha1: { type: "object", properties }, v1: { type: "object", properties: wide } };
-  const spec = { size: 3, labels: { app: "a" }, hint: null };
-  const kind = await withUnserved("maps", { specSchemas }, spec);
-  for (const args of RUNS) {
-    const { code, stderr } = await cluster.ksvm([...args, kind.name]);
-    t.equal(code, 1, args.join(" "));
-    t.match(stderr, /version "v1alpha1" lacks spec\.hint: null, spec\.labels\.\*, which/);
-  }
-  t.same(await specOfNew(kind), [spec]);
-  // The control: this is what the API server does to them.
-  await cluster.api.patch(
-    kind.resource("v1alpha1"),
-    { name: "new", namespace: "default" },
-    { type: MERGE_PATCH, body: { metadata: { labels: { a: "b" } } } },
-  );
-  t.same(await specOfNew(kind), [{ size: 3, labels: {} }]);
-});
+parallel(
+  "no run writes through a version that would empty maps and drop or replace null of the storage version",
+  async (t) => {
+    const steps = { type: "array", items: { type: "string", default: "none" } };
+    const properties = { size: INTEGER, labels: { type: "object" }, hint: { type: "string" }, steps };
+    const labels = { type: "object", additionalProperties: { type: "string" } };
+    const text = { type: "string", nullable: true };
+    const wide = { ...properties, labels, hint: text, steps: { type: "array", items: text } };
+    const specSchemas = { v1alpha1: { type: "object", properties }, v1: { type: "object", properties: wide } };
+    const spec = { size: 3, labels: { app: "a" }, hint: null, steps: ["b", null] };
+    const kind = await withUnserved("maps", { specSchemas }, spec);
+    for (const args of RUNS) {
+      const { code, stderr } = await cluster.ksvm([...args, kind.name]);
+      t.equal(code, 1, args.join(" "));
+      t.match(stderr, /version "v1alpha1" lacks spec\.hint: null, spec\.labels\.\*, spec\.steps\[\]: null, which/);
+    }
+    t.same(await specOfNew(kind), [spec]);
+    // The control: this is what the API server does to them.
+    await cluster.api.patch(
+      kind.resource("v1alpha1"),
+      { name: "new", namespace: "default" },
+      { type: MERGE_PATCH, body: { metadata: { labels: { a: "b" } } } },
+    );
+    t.same(await specOfNew(kind), [{ size: 3, labels: {}, steps: ["b", "none"] }]);
+  },
+);
 
 parallel("a run that may write nothing lifts the freeze of a dead run all the same", async (t) => {
   const kind = await withUnserved("dead", { specSchemas: { v1alpha1: NARROW, v1: WIDE } });
@@ -105,6 +110,12 @@ parallel("a run that may write nothing lifts the freeze of a dead run all the sa
   t.equal(code, 1);
   t.match(stderr, /version "v1alpha1" lacks spec\.extra/);
   await assertNoTraces(t, cluster, kind);
+
+  const none = await withUnserved("deaf", {});
+  await cluster.setVersions(none, { storage: "v1", unserved: ["v1alpha1", "v1"] });
+  await leaveFreeze(cluster, none, `kube-system/ksvm-migrate.${none.name}`);
+  t.match(await cluster.migrate([none.name]), { code: 1, stderr: /serves no version/ });
+  await assertNoTraces(t, cluster, none);
 });
 
 parallel("migrate goes through a served version that has all fields of the storage version", async (t) => {

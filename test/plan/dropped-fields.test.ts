@@ -143,6 +143,18 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
   ],
   ["null in a map of anything", spec({ a: mapOf(true) }), spec({ a: MAP }), ["spec.a.*: null v1"]],
   [
+    "null in a list that has a default for it",
+    spec({ a: { type: "array", items: { ...TEXT, nullable: true } } }),
+    spec({ a: { type: "array", items: { ...TEXT, default: "none" } } }),
+    ["spec.a[]: null v1"],
+  ],
+  [
+    "no null in a list that an API server refuses",
+    spec({ a: { type: "array", items: { ...TEXT, nullable: true } } }),
+    spec({ a: { type: "array", items: TEXT } }),
+    [],
+  ],
+  [
     "what metadata had that becomes that of an object",
     spec({ pod: objectOf({ metadata: objectOf({ foo: TEXT }) }) }),
     spec({ pod: objectOf({}, EMBEDDED) }),

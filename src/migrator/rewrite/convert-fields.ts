@@ -129,7 +129,7 @@ export class FieldsConversion {
   }
 
   async #attempt(context: RewriteContext, object: ListedObject, isRepeated: boolean): Promise<Attempt> {
-    const current = await read(context, object);
+    const current = await readAgain(context, object);
     const entries = convertedFields(current?.managedFields ?? [], this.#apiVersion);
     if (current !== undefined && entries !== undefined) {
       return await this.#write(context, current, entries);
@@ -161,6 +161,16 @@ export class FieldsConversion {
 
 async function asUsual(context: RewriteContext, object: ListedObject): Promise<ObjectOutcome> {
   return isNewer(object.resourceVersion, context.watermark) ? { kind: "newer" } : rewriteObject(context, object);
+}
+
+/** Where another client has written the object since the run listed it, {@link RewriteContext.reads} hears of it. */
+async function readAgain(context: RewriteContext, object: ListedObject): Promise<ObjectMeta | undefined> {
+  const { pacer, reads, waitSignal } = context;
+  const current = await read(context, object);
+  if (reads !== undefined && current !== undefined && current.resourceVersion !== object.resourceVersion) {
+    await pacer.aside(() => reads.objectRead(), waitSignal);
+  }
+  return current;
 }
 
 /** By a list, for which the right to list is enough; `undefined` where the object is gone, or is another one. */

@@ -40,12 +40,16 @@ interface Behaviour {
   readonly refuse?: (count: number) => number | "lost" | undefined;
   readonly dryRun?: boolean;
   readonly watermark?: string;
+  /** The resourceVersion at which the object was listed. @default that which it has */
+  readonly listedAt?: string;
 }
 
 async function convert(t: Test, behaviour: Behaviour) {
   const { alter = (stored) => stored, dryRun = false, refuse, watermark = "100" } = behaviour;
   let stored = behaviour.object ?? OBJECT;
   let patches = 0;
+  /** How many requests there were when the conversion said that it had read an object again. */
+  const objectsRead: number[] = [];
   const server = await startServer(t, ({ method, query, headers, body }, response) => {
     if (method === "GET") {
       const items = [{ metadata: stored }];
@@ -86,11 +90,14 @@ async function convert(t: Test, behaviour: Behaviour) {
     kind: "Widget",
     watermark,
     dryRun,
+    reads: { pageRead: () => undefined, objectRead: async () => void objectsRead.push(server.seen.length) },
     signal: new AbortController().signal,
     waitSignal: new AbortController().signal,
   };
   const conversion = new FieldsConversion("example.com/v1");
-  const text = Buffer.from(JSON.stringify({ metadata: behaviour.object ?? OBJECT }));
+  const { object: { resourceVersion } = OBJECT, listedAt = resourceVersion } = behaviour;
+  const metadata = { ...(behaviour.object ?? OBJECT), resourceVersion: listedAt };
+  const text = Buffer.from(JSON.stringify({ metadata }));
   const object = listedObjectOf(text, { fieldVersions: true });
   const { keptFields, ...outcome } = await conversion.rewrite(context, object);
   const tally = new Tally();
@@ -101,7 +108,7 @@ async function convert(t: Test, behaviour: Behaviour) {
       ? "list"
       : `${headers["content-type"] === APPLY_PATCH ? "apply" : "merge"}${query.get("dryRun") ?? ""}`,
   );
-  return { outcome, report, sent, server, stored: () => stored, tookMs: clock.monotonic() - startedAt };
+  return { objectsRead, outcome, report, sent, server, stored: () => stored, tookMs: clock.monotonic() - startedAt };
 }
 
 await tap.test(
@@ -190,6 +197,17 @@ await tap.test("FieldsConversion reads an object again that another client write
   t.match(ever.report, { converted: 0, kept: 1 });
   t.strictSame(ever.stored().managedFields, [ENTRY]);
 });
+
+await tap.test(
+  "FieldsConversion has the run look at the CRD before it writes an object that another client wrote since it was listed",
+  async (t) => {
+    const { objectsRead, sent } = await convert(t, { listedAt: "49" });
+    t.same([objectsRead, sent], [[1], ["list", "mergeAll", "merge"]]);
+    t.same((await convert(t, {})).objectsRead, [], "the look of the page is enough for any other");
+    const conflict = await convert(t, { refuse: (count) => (count === 2 ? 409 : undefined) });
+    t.same([conflict.objectsRead, conflict.sent[3]], [[4], "list"]);
+  },
+);
 
 await tap.test("FieldsConversion counts a write whose answer was lost", async (t) => {
   const { outcome, report, stored } = await convert(t, { refuse: (count) => (count === 2 ? "lost" : undefined) });
