@@ -9,6 +9,7 @@ import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind, versionsOf } from "./crd-fixture.ts";
+import { balanceRequests } from "./http-balancer.ts";
 import { mutateUpdates } from "./mutate-updates.ts";
 import { parallel } from "./parallel.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
@@ -186,6 +187,35 @@ parallel(
       t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
       await assertNoTraces(t, cluster, kind);
     }
+  },
+);
+
+parallel(
+  "a run with --managed-fields=convert looks at the CRD after each page, before it writes an object of it",
+  async (t) => {
+    const looksOf = async (word: string, flags: readonly string[]): Promise<{ pages: number; looks: number }> => {
+      const kind = new TestKind(word);
+      await cluster.createStale(kind, 20);
+      const requests: ("page" | "look" | "write")[] = [];
+      const instead = async (method: string, path: string): Promise<undefined> => {
+        const isOfObjects = path.includes(`/${kind.plural}`) && !path.includes("customresourcedefinitions");
+        if (method === "GET" && isOfObjects && path.includes("limit=5")) requests.push("page");
+        if (method === "GET" && path.endsWith(`/customresourcedefinitions/${kind.name}`)) requests.push("look");
+        if (method === "PATCH" && isOfObjects) requests.push("write");
+      };
+      const kubeconfig = await balanceRequests(t, cluster.controlPlane, () => 0, { instead });
+      const args = [kind.name, "--page-size=5", "--max-in-flight=1", "--kubeconfig", kubeconfig, ...flags];
+      const { code, stdout, stderr } = await cluster.migrate(args);
+      t.equal(code, 0, stdout + stderr);
+      t.same(await cluster.storedAs(kind), { v1: 20 });
+      const rewriting = requests.slice(requests.indexOf("page"), requests.lastIndexOf("write"));
+      const count = (what: string): number => rewriting.filter((one) => one === what).length;
+      return { pages: count("page"), looks: count("look") };
+    };
+    const { pages, looks } = await looksOf("paged", ["--managed-fields=convert"]);
+    t.equal(pages, 4);
+    t.ok(looks > 0 && looks <= pages, `${looks} looks`);
+    t.equal((await looksOf("unpaged", [])).looks, 0, "a run that writes no object of others needs none in that time");
   },
 );
 
