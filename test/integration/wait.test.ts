@@ -7,7 +7,7 @@ import { TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";
 import { startSlowRun } from "./slow-run.ts";
 
-const cluster = await Cluster.start(t);
+const cluster = await Cluster.start(t, { users: [{ name: "blind" }] });
 await installCrds(cluster);
 
 async function createMigration(resource: object): Promise<string> {
@@ -126,6 +126,12 @@ await t.test(
       stdout: "",
       stderr: /^error: Cannot see a controller that leads within 5s \[WaitTimedOut\]\n$/,
     });
+    const kubeconfig = cluster.controlPlane.kubeconfigFor("blind");
+    t.match(
+      await cluster.ksvm([...wait, "5m", "--kubeconfig", kubeconfig]),
+      { code: 1, stderr: /^error: .*leases\.coordination\.k8s\.io "ksvm-controller" is forbidden.* \[Forbidden\]\n$/ },
+      "a user who may not see that does not wait for five minutes",
+    );
     const renew = async (): Promise<void> => {
       const body = { spec: { renewTime: new Date().toISOString().replace("Z", "000Z") } };
       await cluster.api.patch(LEASES, lease.metadata, { type: MERGE_PATCH, body });

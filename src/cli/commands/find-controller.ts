@@ -3,7 +3,6 @@ import type { Clock } from "../../clock.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import { isServed } from "../../kube/absent.ts";
 import type { ApiClient } from "../../kube/client.ts";
-import { ApiError } from "../../kube/errors.ts";
 import { LEASES, MIGRATIONS } from "../../kube/resources.ts";
 import type { Retrier } from "../../retry/retrier.ts";
 
@@ -17,15 +16,15 @@ const POLL_MS = 500;
 
 /**
  * Whether a controller carries out StorageVersionMigrations in this cluster: it has the CRD, and the Lease of the leader
- * is being renewed. That is judged by watching it, never by comparing clocks. A user who may not read the Lease is told
- * that there is none.
- * @throws {ApiError}; {KsvmError} RetryBudgetExceeded.
+ * is being renewed. That is judged by watching it, never by comparing clocks.
+ * @throws {ApiError}, also where the user may not read the Lease; {KsvmError} RetryBudgetExceeded.
  */
 export async function isControllerRunning(
   { client, clock, retrier }: FindControllerOptions,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const read = (): Promise<Lease | undefined> => retrier.run(() => readLease(client, signal), signal);
+  const ref = { namespace: SYSTEM_NAMESPACE, name: CONTROLLER_LEASE };
+  const read = () => retrier.run(() => client.find<Lease>(LEASES, ref, { signal }), signal);
   const first = await read();
   if (
     holderOf(first) === "" ||
@@ -43,16 +42,4 @@ export async function isControllerRunning(
     }
   }
   return false;
-}
-
-async function readLease(client: ApiClient, signal: AbortSignal): Promise<Lease | undefined> {
-  const ref = { namespace: SYSTEM_NAMESPACE, name: CONTROLLER_LEASE };
-  try {
-    return await client.find<Lease>(LEASES, ref, { signal });
-  } catch (error) {
-    if (error instanceof ApiError && error.status === 403) {
-      return undefined;
-    }
-    throw error;
-  }
 }

@@ -1,6 +1,7 @@
 import { eventLine } from "../render/document.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
+import { ApiError } from "../../kube/errors.ts";
 import { SeenServers } from "../../apiservers/seen-servers.ts";
 import { migrate } from "../../migrator/migrate.ts";
 import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
@@ -199,7 +200,8 @@ async function isFollowing(
   const { maxIdleMs, webhookWaitMs } = flags;
   const onRetry = (err: unknown): void => logger.debug({ err }, "Looking for a controller");
   const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs, onRetry });
-  const isRunning = await isControllerRunning({ client: connection.client, clock: systemClock, retrier }, signal);
+  const looking = isControllerRunning({ client: connection.client, clock: systemClock, retrier }, signal);
+  const isRunning = await looking.catch(unseenController);
   const special = specialFlagOf(flags);
   if (isRunning && special !== undefined) {
     throw new KsvmError(
@@ -208,6 +210,14 @@ async function isFollowing(
     );
   }
   return isRunning;
+}
+
+/** A user who may not read the Lease of the controller works as where there is none. @throws any other error */
+function unseenController(error: unknown): false {
+  if (error instanceof ApiError && error.status === 403) {
+    return false;
+  }
+  throw error;
 }
 
 /** `undefined` for one that `--all-stale` found and that was deleted before its turn came. */

@@ -1,6 +1,7 @@
 import { isFinal } from "../../api/migration.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
+import { isForbidden } from "../../kube/failure.ts";
 import { unlessForbidden } from "../../kube/unless-forbidden.ts";
 import { type Migrations, migrationsOf, readMigrations } from "../../plan/cluster-status.ts";
 import {
@@ -12,6 +13,7 @@ import {
   type WaitVerdict,
 } from "../../plan/wait-verdict.ts";
 import { findCrd } from "../../resources/read-crd.ts";
+import { DENIAL_PATIENCE_MS } from "../../retry/patience.ts";
 import { Retrier } from "../../retry/retrier.ts";
 import { duration, toggle } from "../flags/kinds.ts";
 import { anyNames } from "../flags/operands.ts";
@@ -77,8 +79,25 @@ function migrationsText(left: ReadonlySet<string>): string {
   return left.size === 0 ? "the state of any migration" : `the end of ${[...left].join(", ")}`;
 }
 
+/** @throws {KsvmError} Forbidden where the user may not see that. */
 async function waitForController({ stdout }: CliIo, { client, retrier, signal }: NameLookup): Promise<ExitCode> {
-  while (!(await isControllerRunning({ client, clock: systemClock, retrier }, signal))) {
+  let forbiddenSince: number | undefined;
+  const find = async (): Promise<boolean> => {
+    try {
+      const isRunning = await isControllerRunning({ client, clock: systemClock, retrier }, signal);
+      forbiddenSince = undefined;
+      return isRunning;
+    } catch (error) {
+      const now = systemClock.monotonic();
+      forbiddenSince ??= now;
+      // An API server that has just started may not know the roles yet.
+      if (isForbidden(error) && now - forbiddenSince < DENIAL_PATIENCE_MS) {
+        return false;
+      }
+      throw error;
+    }
+  };
+  while (!(await find())) {
     await systemClock.sleep(POLL_MS, signal);
   }
   stdout.write("a controller leads\n");
