@@ -42,7 +42,8 @@ function missingFrom(target: JsonObject | undefined, known: JsonObject | undefin
     missingAt(name, [propertyOf(target, name) ?? furtherOf(target), fieldOf(known, name)], depth),
   );
   // What was no metadata of an object has other fields than an API server keeps of that.
-  const isNewMetadata = isEmbeddedIn && depth > 0 && !isEmbedded(known) && names.includes("metadata");
+  const hasMetadata = names.includes("metadata") || restOf(known) !== undefined;
+  const isNewMetadata = isEmbeddedIn && depth > 0 && !isEmbedded(known) && hasMetadata;
   return [
     ...(isNewMetadata ? ["metadata.*"] : []),
     ...fields,

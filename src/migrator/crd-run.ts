@@ -15,6 +15,7 @@ import { fieldsReportOf, type WayOfPass } from "./rewrite/convert-fields.ts";
 import { Tally } from "./rewrite/counts.ts";
 import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { CrdMonitor } from "./crd-monitor.ts";
+import { FollowedSchemas } from "./followed-schemas.ts";
 import { ForeignPrunes } from "./foreign-prunes.ts";
 import { FreezeEvidence } from "./freeze-evidence.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
@@ -27,7 +28,7 @@ import { readCrd } from "../resources/read-crd.ts";
 import { RestoredObjects } from "./restored-objects.ts";
 import { crdResourceOf } from "../resources/request-resource.ts";
 import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
-import { RewritePass, type RewritePassOptions, type Settled } from "./rewrite/rewrite-pass.ts";
+import { RewritePass, type Settled } from "./rewrite/rewrite-pass.ts";
 import { probedResourceOf } from "./rewrite/stuck-probe.ts";
 import type { RunContext } from "./run-context.ts";
 import type { RunMemory } from "./run-memory.ts";
@@ -65,6 +66,7 @@ export class CrdRun {
   readonly #hold: FreezeHold;
   readonly #evidence: FreezeEvidence;
   readonly #foreignPrunes: ForeignPrunes;
+  readonly #schemas: FollowedSchemas;
 
   constructor({ context, guarded, ...parts }: CrdRunParts) {
     const { cleanup, lease, restarts } = parts;
@@ -74,9 +76,10 @@ export class CrdRun {
     const confirm = (): Promise<void> => lease.confirm(signal, retrier);
     this.#byLease = { ...context, client: client.fencedBy(confirm), signal };
     this.#foreignPrunes = new ForeignPrunes(this.#byLease, this.#crdName);
+    this.#schemas = new FollowedSchemas(this.#foreignPrunes, context.options.convertsFields === true);
     cleanup.defer("stop listing the storage version", "nothing is left to do", () => this.#foreignPrunes.end());
     const renew = (): Promise<void> => lease.renew(signal, retrier);
-    this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#foreignPrunes.passed(confirm)), renew };
+    this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#schemas.passed(confirm)), renew };
     // One that shows another storage version may have written it beyond the watermark of the checkpoint.
     this.#evidence = new FreezeEvidence(this.#context, guarded, restarts, () => this.#forget());
     parts.memory.liftAgain = (within) => this.#hold.lift(within);
@@ -146,7 +149,6 @@ export class CrdRun {
       requestVersion: crdResourceOf(crd).version,
       conversion: conversionBesidesBundle(crd),
       owner: formatOwner(this.#hold.owner),
-      ...(this.#context.options.convertsFields === true ? { versions: crd.spec.versions } : {}),
     };
     const broken = brokenExpectation(expected, crd);
     if (broken !== undefined) {
@@ -158,7 +160,9 @@ export class CrdRun {
   #monitor(expected: CrdExpectation, crd: CustomResourceDefinition): CrdMonitor {
     const prunes = this.#foreignPrunes;
     const onBroken = (reason: unknown): void => this.#abort.abort(reason);
-    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken, onSeen: (seen) => prunes.saw(seen) });
+    const onSeen = (seen: CustomResourceDefinition): void => prunes.saw(seen);
+    const monitor = new CrdMonitor({ ...this.#context, expected, followed: crd, onBroken, onSeen });
+    this.#schemas.letChange = () => monitor.letSchemasChange();
     prunes.judge = (seen) => monitor.judge(seen);
     this.#parts.cleanup.defer("stop watching the CRD", "nothing is left to do", () => monitor.stop());
     monitor.start(crd);
@@ -188,6 +192,7 @@ export class CrdRun {
       dryRun: false,
       scope: crd.spec.scope,
       subresource: options.subresource,
+      reads: this.#schemas,
       ...this.#wayOfPass(crd),
       resume,
       tally,
@@ -212,15 +217,12 @@ export class CrdRun {
     return resume;
   }
 
-  /**
-   * What is converted counts on from what earlier attempts of the run did. A conversion writes objects, too, that other clients have written
-   * since the proof, perhaps by another schema.
-   */
-  #wayOfPass(crd: CustomResourceDefinition): Partial<WayOfPass> & Pick<RewritePassOptions, "reads"> {
+  /** What is converted counts on from what earlier attempts of the run did. */
+  #wayOfPass(crd: CustomResourceDefinition): Partial<WayOfPass> {
     const { memory } = this.#parts;
     const conversion = conversionOf(this.#context.options, crd, memory.converted);
     memory.converted = conversion?.converted;
-    return conversion === undefined ? {} : { ...conversion.wayOfPass, reads: this.#foreignPrunes };
+    return conversion?.wayOfPass ?? {};
   }
 
   async #saveCheckpoint(crd: CustomResourceDefinition, { point, position, tally }: Settled): Promise<void> {

@@ -15,7 +15,6 @@ import type { Fence } from "../kube/transport-options.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import { besidesObjects, CrdLooks } from "./crd-looks.ts";
-import type { ObjectReads } from "./rewrite/rewrite-context.ts";
 import type { RunContext } from "./run-context.ts";
 
 /** Between two times that the storage version is put back, in milliseconds, where another client takes it out again and again. */
@@ -29,7 +28,7 @@ const PACE = { minMs: 1_000, maxMs: 10_000, freeTurns: 3 };
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition/strategy.go
  */
-export class ForeignPrunes implements ObjectReads {
+export class ForeignPrunes {
   readonly #context: RunContext;
   readonly #crdName: string;
   readonly #pace: LoopPace;
@@ -95,16 +94,16 @@ export class ForeignPrunes implements ObjectReads {
     await this.#listing;
   }
 
-  /** The run writes no object of a page before it has looked at the CRD again. */
-  pageRead(): void {
+  /** Nothing is written before a look that begins after this call. */
+  outdate(): void {
     this.#looks.outdate();
   }
 
   /**
-   * Looks at the CRD again. Writes of other objects go on.
+   * Resolves after a look that begins from now on. Writes of other objects go on.
    * @throws as {@link passed}.
    */
-  objectRead(): Promise<void> {
+  lookFromNow(): Promise<void> {
     return this.#looks.fromNow();
   }
 

@@ -30,12 +30,14 @@ export class Witness {
   /** {@link noOpWrite}, and what its answer shows. */
   readonly write: typeof noOpWrite = async (transport, resource, object, options) => {
     const sent = object as ListedObject;
+    let isSent = false;
+    const onSend = (): void => void (isSent = true);
     try {
-      const written = await noOpWrite(transport, resource, object, options);
+      const written = await noOpWrite(transport, resource, object, { ...options, onSend });
       this.#answered(transport.server, sent, written);
       return written;
     } catch (error) {
-      if (mayHaveWritten(error)) {
+      if (isSent && mayHaveWritten(error)) {
         this.#lost(transport.server, sent);
       }
       throw error;

@@ -214,8 +214,12 @@ parallel(
     };
     const { pages, looks } = await looksOf("paged", ["--managed-fields=convert"]);
     t.equal(pages, 4);
-    t.ok(looks > 0 && looks <= pages, `${looks} looks`);
-    t.equal((await looksOf("unpaged", [])).looks, 0, "a run that writes no object of others needs none in that time");
+    t.ok(looks > 1 && looks <= pages, `${looks} looks`);
+    t.equal(
+      (await looksOf("unpaged", [])).looks,
+      1,
+      "a run that writes no object of others looks after the first page alone",
+    );
   },
 );
 

@@ -6,6 +6,7 @@ import { policyGuardOf } from "../../src/freeze/guard-install.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { balanceRequests } from "./http-balancer.ts";
 import { alone, parallel } from "./parallel.ts";
 import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 import { installWebhook } from "./webhook-guard.ts";
@@ -53,6 +54,32 @@ parallel("F13: a run prunes in spite of harmless edits of the CRD", async (t) =>
   t.ok((after.metadata.generation ?? 0) > (before.metadata.generation ?? 0), "the generation moved");
   t.same(storedVersionsOf(after), ["v1"]);
 });
+
+parallel(
+  "a run begins again where a schema changes before its first list: an object may have new fields",
+  async (t) => {
+    const kind = new TestKind("early");
+    await cluster.createStale(kind, 5);
+    const described = versionsOf({ storage: "v1" }).map((version) => ({
+      ...version,
+      deprecated: version.name !== "v1",
+    }));
+    let lists = 0;
+    const instead = async (method: string, path: string): Promise<undefined> => {
+      const isPage = method === "GET" && path.includes(`/${kind.plural}?`) && path.includes("limit=5");
+      if (isPage && ++lists === 1) {
+        await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions: described } } });
+      }
+    };
+    const kubeconfig = await balanceRequests(t, cluster.controlPlane, () => 0, { instead });
+    const run = await cluster.migrate([kind.name, "--page-size=5", "--kubeconfig", kubeconfig]);
+    t.equal(run.code, 0, run.stdout + run.stderr);
+    t.match(run.stdout, /starting again: .*its spec\.versions changed/);
+    t.same(await cluster.storedAs(kind), { v1: 5 });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+    await assertNoTraces(t, cluster, kind);
+  },
+);
 
 parallel(
   "The in-tree controller, or another client that prunes during a run, does not stop it and is reported",

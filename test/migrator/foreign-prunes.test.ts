@@ -202,20 +202,20 @@ await tap.test(
   },
 );
 
-await tap.test("ForeignPrunes has no write rest on a look that began before the run read its object", async (t) => {
+await tap.test("ForeignPrunes has no write rest on a look that began before it was outdated", async (t) => {
   const watched = new Watched();
   await watched.prunes.look();
   const { finds } = watched;
   await watched.mayWrite();
   t.equal(watched.finds, finds, "negative control: a look of a moment ago is enough");
-  watched.prunes.pageRead();
+  watched.prunes.outdate();
   await Promise.all([watched.mayWrite(), watched.mayWrite()]);
   await watched.mayWrite();
   t.equal(watched.finds, finds + 1, "one look for all objects of a page");
   watched.prunes.judge = () => {
     throw new Error("its spec.versions changed");
   };
-  await t.rejects(watched.prunes.objectRead(), { message: "its spec.versions changed" });
+  await t.rejects(watched.prunes.lookFromNow(), { message: "its spec.versions changed" });
 });
 
 await tap.test("ForeignPrunes has a write that comes after a long wait look first", async (t) => {

@@ -143,6 +143,21 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
   ],
   ["null in a map of anything", spec({ a: mapOf(true) }), spec({ a: MAP }), ["spec.a.*: null v1"]],
   [
+    "what the metadata of an object has that was kept unknown",
+    spec({ pod: objectOf({}, OPEN) }),
+    spec({ pod: objectOf({}, { ...EMBEDDED, ...OPEN }) }),
+    ["spec.pod.metadata.* v1"],
+  ],
+  [
+    "what the metadata of objects in a map and in a list has that were kept unknown",
+    spec({ a: mapOf(objectOf({}, OPEN)), b: { type: "array", items: objectOf({}, OPEN) } }),
+    spec({
+      a: mapOf(objectOf({}, { ...EMBEDDED, ...OPEN })),
+      b: { type: "array", items: objectOf({}, { ...EMBEDDED, ...OPEN }) },
+    }),
+    ["spec.a.*.metadata.* v1", "spec.b[].metadata.* v1"],
+  ],
+  [
     "null in a list that has a default for it",
     spec({ a: { type: "array", items: { ...TEXT, nullable: true } } }),
     spec({ a: { type: "array", items: { ...TEXT, default: "none" } } }),
