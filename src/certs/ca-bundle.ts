@@ -55,17 +55,34 @@ export function withOwnCas(published: string, own: string): string {
   return added.length === 0 ? published : bundleOf([...trusted, ...added]);
 }
 
-/** So many CAs of others are kept for replicas: a Secret takes a megabyte. */
-const MAX_KEPT_CAS = 8;
+/** A `caBundle` of those CAs of another one that do by themselves. */
+export function trustingPart(caBundle: string, isNeeded: (caBundle: string) => boolean): string {
+  return bundleOf(casOf(caBundle).filter((ca) => isNeeded(bundleOf([ca]))));
+}
 
-/** The CAs of a published `caBundle` that are valid at a moment and none of our own: they may have signed what replicas serve. */
+/** So many CAs of others are kept for replicas, and none that takes more bytes: a Secret takes a megabyte. */
+const MAX_KEPT_CAS = 8;
+const MAX_KEPT_BYTES = 8_192;
+
+/**
+ * The CAs of a published `caBundle` that are none of our own: they may have signed what replicas serve.
+ * @param times the same moment by each clock, in milliseconds since the Unix epoch; a CA counts that is valid by one of them
+ */
 export function casBesides(
   published: string | undefined,
   own: readonly X509Certificate[],
-  now: number,
+  times: readonly number[],
 ): readonly X509Certificate[] {
-  const others = casOf(published ?? "").filter((ca) => ca.ca && isValidAt(periodOf(ca), now) && !isAmong(own, ca));
-  return others.slice(0, MAX_KEPT_CAS);
+  const isKept = (ca: X509Certificate): boolean =>
+    ca.ca && ca.raw.length <= MAX_KEPT_BYTES && isValidBy(times, ca) && !isAmong(own, ca);
+  return casOf(published ?? "")
+    .filter(isKept)
+    .slice(0, MAX_KEPT_CAS);
+}
+
+/** Whether a certificate is valid by one of the clocks. */
+export function isValidBy(times: readonly number[], certificate: X509Certificate): boolean {
+  return times.some((now) => isValidAt(periodOf(certificate), now));
 }
 
 function casOf(caBundle: string): readonly X509Certificate[] {

@@ -22,6 +22,8 @@ export interface StoredFacts {
         readonly issuer: string | undefined;
         /** Whether it is valid for every name that is wanted. */
         readonly coversNames: boolean;
+        /** Why API servers do not accept it, whatever is valid and trusted. @default they do */
+        readonly flaw?: "another installation" | "not for servers" | undefined;
       })
     | undefined;
   /** Since when every API server has shown the bundle with the next CA in it, by the API server's clock. */
@@ -79,6 +81,11 @@ export interface RotationInput extends RotationTiming {
 
 const LACKS_NAME = "the serving certificate lacks a name";
 
+const FLAWS = {
+  "another installation": "the serving certificate is that of another installation",
+  "not for servers": "the serving certificate is not for servers",
+} as const;
+
 /** When a certificate is to be renewed: at the begin of the last `renewBefore` of its lifetime. */
 export function renewalTimeOf({ notBefore, notAfter }: CertificateFacts, renewBefore: number): number {
   return notAfter - (notAfter - notBefore) * renewBefore;
@@ -111,20 +118,28 @@ export function nextStep(input: RotationInput): RotationStep {
 
 function dueStep(stored: StoredFacts, input: Judging): DueStep {
   const broken = brokenReason(stored, input.judgedAt);
+  if (broken !== undefined && stored.serving?.flaw === "another installation") {
+    // Another installation has the keys of those CAs.
+    return { type: "create", reason: broken };
+  }
   if (stored.next !== undefined && isValidAt(stored.next, input.judgedAt)) {
-    const turnedDown = turnedDownReason(stored, input.judgedAt);
-    if (turnedDown !== undefined && !isNextSeen(stored, input) && canSign(stored, input.judgedAt)) {
-      // API servers trust the CA that signs, where they need not trust the next one yet.
-      return { type: "renewServing", reason: turnedDown };
-    }
-    if (broken !== undefined) {
-      return { type: "switchCa" };
-    }
-    return isHeldUp(stored, input)
-      ? { type: "renewServing", reason: "it is due, and the rotation to the next CA is held up" }
-      : stepTowardsNext(stored, input);
+    return stepOfTwoCas(stored, broken, input);
   }
   return broken === undefined ? stepOfOneCa(stored, input) : repair(stored, broken, input.judgedAt);
+}
+
+function stepOfTwoCas(stored: StoredFacts, broken: string | undefined, input: Judging): DueStep {
+  const turnedDown = turnedDownReason(stored, input.judgedAt);
+  if (turnedDown !== undefined && !isNextSeen(stored, input) && canSign(stored, input.judgedAt)) {
+    // API servers trust the CA that signs, where they need not trust the next one yet.
+    return { type: "renewServing", reason: turnedDown };
+  }
+  if (broken !== undefined) {
+    return { type: "switchCa" };
+  }
+  return isHeldUp(stored, input)
+    ? { type: "renewServing", reason: "it is due, and the rotation to the next CA is held up" }
+    : stepTowardsNext(stored, input);
 }
 
 /** Why API servers do not accept the serving certificate at a moment; `undefined` where they do. */
@@ -150,7 +165,10 @@ function unusableReason({ serving }: StoredFacts): string | undefined {
   if (serving === undefined) {
     return "the serving certificate is missing or unreadable";
   }
-  return serving.issuer === undefined ? "no CA of the bundle signed the serving certificate" : undefined;
+  if (serving.issuer === undefined) {
+    return "no CA of the bundle signed the serving certificate";
+  }
+  return serving.flaw && FLAWS[serving.flaw];
 }
 
 /** Why API servers do not accept the serving certificate now: all of a chain must be valid. */

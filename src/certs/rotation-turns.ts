@@ -29,7 +29,7 @@ import {
 } from "./secret-contents.ts";
 import { readSecret, type SecretChange, type SecretRef, writeSecret } from "./secret-store.ts";
 import { readEarlier, usable } from "./take-over.ts";
-import { dnsNamesOf, ipAddressesOf } from "./service-names.ts";
+import { dnsNamesOf, ipAddressesOf, serverNameOf } from "./service-names.ts";
 import { WaitClock } from "./wait-clock.ts";
 
 /** How long those that are only looked at once, since a later run looks again, may take, in milliseconds. */
@@ -77,20 +77,25 @@ export class RotationTurns {
    */
   async next(): Promise<EnsureResult | undefined> {
     const read = await this.#read();
+    if (read === undefined) {
+      return undefined;
+    }
     const step = this.#plan(read, false);
     const result = await this.#take(step, read);
     this.#options.retrier.progressed();
     return result;
   }
 
-  async #read(): Promise<Read> {
+  /** @returns `undefined` where it has taken over what an earlier version kept */
+  async #read(): Promise<Read | undefined> {
     const { client, settings, signal } = this.#options;
     // In this order: see publishBundle().
     const configuration = await findConfiguration(client, settings.webhookConfiguration, signal);
     const { secret, serverTime, clockSkewMs } = await this.#readSecret();
     const contents = secret && usable(contentsOf(secret));
-    if (contents === undefined && (await this.#takeOver(secret, { configuration, now: serverTime }))) {
-      return this.#read();
+    const times = [serverTime, serverTime + clockSkewMs];
+    if (contents === undefined && (await this.#takeOver(secret, configuration, times))) {
+      return undefined;
     }
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
     const drifted = await this.#publish(configuration, contents, serverTime);
@@ -109,12 +114,13 @@ export class RotationTurns {
   /** Writes what an earlier version kept in another Secret. @returns whether there was something */
   async #takeOver(
     secret: SecretObject | undefined,
-    { configuration, now }: Pick<Read, "configuration" | "now">,
+    configuration: BundleHolder | undefined,
+    times: readonly number[],
   ): Promise<boolean> {
     const { client, settings, signal } = this.#options;
     const { namespace, takeOverFrom: name } = settings;
     const published = publishedBundleOf(configuration);
-    const besides = ({ bundle }: SecretContents) => casBesides(published, bundle, now);
+    const besides = ({ bundle }: SecretContents) => casBesides(published, bundle, times);
     const change = name === undefined ? undefined : await readEarlier(client, { namespace, name }, { besides, signal });
     if (change === undefined) {
       return false;
@@ -128,7 +134,7 @@ export class RotationTurns {
     const { settings, rotateNow } = this.#options;
     return nextStep({
       ...settings,
-      stored: contents && factsOf(contents, this.#names),
+      stored: contents && factsOf(contents, this.#names, settings.namespace),
       now,
       clockSkewMs,
       waitNow,
@@ -171,13 +177,16 @@ export class RotationTurns {
   }
 
   /** There are none where replicas serve what the Secret holds. */
-  #keptCas({ configuration, contents, now }: Read): readonly X509Certificate[] {
-    const besides = casBesides(publishedBundleOf(configuration), contents?.bundle ?? [], now);
+  #keptCas({ clockSkewMs, configuration, contents, now }: Read): readonly X509Certificate[] {
+    const times = [now, now + clockSkewMs];
+    const besides = casBesides(publishedBundleOf(configuration), contents?.bundle ?? [], times);
     return this.#isTurnedDown(contents, now) ? besides : [];
   }
 
+  /** A pair that lacks a further name is served all the same: nothing is signed by other CAs than those that come with it. */
   #isTurnedDown(contents: SecretContents | undefined, now: number): boolean {
-    return isTurnedDown(contents && factsOf(contents, this.#names), now);
+    const { settings } = this.#options;
+    return isTurnedDown(contents && factsOf(contents, [serverNameOf(settings)], settings.namespace), now);
   }
 
   /**

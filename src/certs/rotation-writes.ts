@@ -1,10 +1,10 @@
 import type { X509Certificate } from "node:crypto";
-import { isValidAt, periodOf } from "../serving/validity-period.ts";
-import { pemOf } from "./ca-bundle.ts";
+import { isValidBy, pemOf } from "./ca-bundle.ts";
 import { issueCa, issueServing, type KeySource, type Validity } from "./issue.ts";
 import {
   type CaPair,
   factsOf,
+  isIssuedBy,
   KEYS,
   type SecretContents,
   SEEN_ANNOTATION,
@@ -12,7 +12,7 @@ import {
 } from "./secret-contents.ts";
 import type { TwoClocks } from "./rotation-step.ts";
 import type { SecretChange } from "./secret-store.ts";
-import { dnsNamesOf, ipAddressesOf, namesIn, type ServiceNames } from "./service-names.ts";
+import { dnsNamesOf, ipAddressesOf, isOfAnotherNamespace, namesIn, type ServiceNames } from "./service-names.ts";
 
 /** What certificates are issued with. */
 export interface IssueOptions extends ServiceNames {
@@ -58,8 +58,7 @@ export async function changeOf(
   switch (step) {
     case "create": {
       const ca = await issueCa(validity);
-      const valid = bundle.filter((one) => isValidAt(periodOf(one), options.now));
-      const trusted = `${ca.certPem}${pemOf([...valid, ...kept])}`;
+      const trusted = `${ca.certPem}${pemOf([...trustedBefore(contents, options), ...kept])}`;
       const data = { [KEYS.bundle]: trusted, [KEYS.caKey]: ca.keyPem, ...NO_NEXT };
       return { data: { ...data, ...(await servingData(ca, options)) }, annotations: NO_STAMPS };
     }
@@ -76,11 +75,25 @@ export async function changeOf(
     case "renewServing": {
       const extraNames = withNamesOf(contents, options);
       const data = { ...keeping, ...(await servingData(required(signer), { ...options, extraNames })) };
-      return { data, annotations: kept.length === 0 ? {} : { [SWITCHED_ANNOTATION]: undefined } };
+      return { data, annotations: isSameCa(contents) && kept.length === 0 ? {} : { [SWITCHED_ANNOTATION]: undefined } };
     }
     case "dropOldCas":
       return { data: { [KEYS.bundle]: required(signer).certPem }, annotations: NO_STAMPS };
   }
+}
+
+/** The CAs that a new one joins; none of another installation, by whose pair API servers call no replica. */
+function trustedBefore(
+  { bundle = [], serving }: Partial<SecretContents> = {},
+  { namespace, now, otherNow = now }: IssueOptions & Issuing,
+): readonly X509Certificate[] {
+  const isForeign = serving !== undefined && isOfAnotherNamespace(serving, namespace);
+  return isForeign ? [] : bundle.filter((one) => isValidBy([now, otherNow], one));
+}
+
+/** Whether the CA that signs now has signed what is there, too. */
+function isSameCa({ signer, serving }: Partial<SecretContents> = {}): boolean {
+  return signer !== undefined && serving !== undefined && isIssuedBy(serving, signer.certificate);
 }
 
 function keepingIn(bundle: readonly X509Certificate[], kept: readonly X509Certificate[]): Record<string, string> {

@@ -4,9 +4,11 @@ import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { isOurs } from "../api/ours.ts";
 import { KsvmError } from "../errors.ts";
 import type { KubeObject } from "../kube/client.ts";
+import { isForServers } from "../serving/serving-purpose.ts";
 import { periodOf } from "../serving/validity-period.ts";
 import type { IssuedPair } from "./issue.ts";
 import type { CertificateFacts, StoredFacts } from "./rotation-plan.ts";
+import { isOfAnotherNamespace } from "./service-names.ts";
 
 /** A Secret of the core group; `data` is in base64. */
 export interface SecretObject extends KubeObject {
@@ -73,8 +75,12 @@ export function contentsOf(secret: SecretObject): SecretContents {
   };
 }
 
-/** The input of the rotation plan. */
-export function factsOf(contents: SecretContents, names: readonly string[]): StoredFacts {
+/**
+ * The input of the rotation plan.
+ * @param names that the serving certificate must be valid for
+ * @param namespace of the installation. @default it may be any
+ */
+export function factsOf(contents: SecretContents, names: readonly string[], namespace?: string): StoredFacts {
   const { signer, next, bundle, serving, seenAt, switchedAt } = contents;
   return {
     signer: signer && factsOfCertificate(signer.certificate),
@@ -84,6 +90,7 @@ export function factsOf(contents: SecretContents, names: readonly string[]): Sto
       ...factsOfCertificate(serving),
       issuer: bundle.find((ca) => isIssuedBy(serving, ca))?.fingerprint256,
       coversNames: names.every((name) => isCovered(serving, name)),
+      flaw: flawOf(serving, namespace),
     },
     seenAt,
     switchedAt,
@@ -106,6 +113,17 @@ export function decoded({ data }: SecretObject, key: string): string {
   return Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
 }
 
+/** Whether another owner filled the Secret. */
+export function isFilledByAnother(secret: SecretObject): boolean {
+  return !isKeptByUs(secret) && Object.values(KEYS).some((key) => decoded(secret, key).trim() !== "");
+}
+
+/** Whether one of the CAs that a Secret holds signed the certificate that it holds; `true` where that cannot be read. */
+export function isPairOfItsCas(secret: SecretObject): boolean {
+  const [serving] = certificatesIn(decoded(secret, KEYS.certificate));
+  return serving === undefined || certificatesIn(decoded(secret, KEYS.bundle)).some((ca) => isIssuedBy(serving, ca));
+}
+
 /** Whether ksvm filled the Secret. */
 export function isKeptByUs({ metadata }: SecretObject): boolean {
   return isOurs(metadata.labels);
@@ -120,8 +138,7 @@ function assertOurs(secret: SecretObject): void {
       `Cannot keep certificates in ${name}: its type is ${type ?? "missing"} and must be ${KNOWN_TYPES.join(" or ")}; delete it or name another`,
     );
   }
-  const isEmpty = Object.values(KEYS).every((key) => decoded(secret, key).trim() === "");
-  if (!isEmpty && !isKeptByUs(secret)) {
+  if (isFilledByAnother(secret)) {
     throw new KsvmError(
       "CertificateSecretUnusable",
       `Cannot keep certificates in ${name}: another owner filled it (it has no label ${MANAGED_BY_LABEL}=${MANAGED_BY}); delete it or name another`,
@@ -131,6 +148,13 @@ function assertOurs(secret: SecretObject): void {
 
 function factsOfCertificate(certificate: X509Certificate): CertificateFacts {
   return { fingerprint: certificate.fingerprint256, ...periodOf(certificate) };
+}
+
+function flawOf(serving: X509Certificate, namespace: string | undefined): NonNullable<StoredFacts["serving"]>["flaw"] {
+  if (namespace !== undefined && isOfAnotherNamespace(serving, namespace)) {
+    return "another installation";
+  }
+  return isForServers(serving) ? undefined : "not for servers";
 }
 
 function isCovered(certificate: X509Certificate, name: string): boolean {

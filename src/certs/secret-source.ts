@@ -6,13 +6,14 @@ import { SECRETS } from "../kube/resources.ts";
 import type { ServerClock } from "../kube/server-clock.ts";
 import { watchObject } from "../kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import type { ServingPair } from "../webhook/serving-certificate.ts";
+import type { ServingCertificate, ServingPair } from "../webhook/serving-certificate.ts";
 import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
 import { decoded, isKeptByUs, KEYS, type SecretObject } from "./secret-contents.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
 
 /** Options of {@link SecretSource}. */
 export interface SecretSourceOptions extends SourceOptions {
+  readonly certificate: Pick<ServingCertificate, "offer" | "current">;
   readonly client: ApiClient;
   /** The Secret of `ksvm certs`, or one that cert-manager fills. */
   readonly ref: SecretRef;
@@ -29,6 +30,10 @@ export interface SecretSourceOptions extends SourceOptions {
    * version. @default none
    */
   readonly onSecret?: (secret: SecretObject | undefined, isEarlier: boolean) => void;
+  /** Whether a Secret is that of another owner: it changes nothing. @default none is */
+  readonly isForeign?: (secret: SecretObject) => boolean;
+  /** Whether a pair may take the place of another one, as far as its Secret tells. @default each may */
+  readonly isWhole?: (secret: SecretObject) => boolean;
   /** Told where the Secret is older than it was, as where etcd was restored from a backup: what it holds may be due, or over. @default none */
   readonly onOlder?: () => void;
 }
@@ -152,14 +157,18 @@ export class SecretSource implements CertificateSource {
 
   /** @returns whether it has a pair */
   #serve(secret: SecretObject, isEarlier: boolean): boolean {
+    const { certificate, isForeign, isWhole, onSecret } = this.#options;
+    if (isForeign?.(secret) === true) {
+      return false;
+    }
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as the Secret is empty there is nothing to reject.
     const hasPair = certPem !== "" || keyPem !== "";
-    if (hasPair) {
+    if (hasPair && (certificate.current === undefined || isWhole?.(secret) !== false)) {
       this.#offer({ certPem, keyPem });
     }
     // In this order: what is published depends on what is served.
-    this.#options.onSecret?.(secret, isEarlier);
+    onSecret?.(secret, isEarlier);
     return hasPair;
   }
 

@@ -34,6 +34,14 @@ export function namesIn({ subjectAltName = "" }: { readonly subjectAltName?: str
   return [...subjectAltName.matchAll(/(?:^|, )(?:DNS|IP Address):([^",]+)(?=, |$)/g)].map(([, name = ""]) => name);
 }
 
+/** Whether a certificate of ksvm was issued for an installation in another namespace: each has the name of its Service. */
+export function isOfAnotherNamespace(
+  certificate: { readonly subjectAltName?: string | undefined },
+  namespace: string,
+): boolean {
+  return !namesIn(certificate).some((name) => name.endsWith(`.${namespace}.svc`));
+}
+
 /** The IP addresses among the further names. */
 export function ipAddressesOf({ extraNames = [] }: ServiceNames): readonly string[] {
   return [...new Set(extraNames.filter((name) => isIP(name) !== 0))];

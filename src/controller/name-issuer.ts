@@ -16,7 +16,7 @@ const PATIENCE_MS = 30_000;
 /** What a {@link NameIssuer} needs. */
 export interface NameIssuerOptions {
   readonly clock: Pick<Clock, "sleep">;
-  /** Whether API servers cannot call what is served here by the name that they use. */
+  /** Whether API servers cannot call by the name that they use what this replica would serve. */
   readonly isLacking: () => boolean;
   /** Has the serving certificate issued for that name. */
   readonly issue: (signal: AbortSignal) => Promise<unknown>;
@@ -35,8 +35,8 @@ export class NameIssuer {
     this.#options = options;
   }
 
-  /** The replica calls this when it has taken another certificate into use. The issuer issues nothing once the signal is aborted. */
-  loaded(signal: AbortSignal): void {
+  /** The replica calls this when it has read the Secret. The issuer issues nothing once the signal is aborted. */
+  offered(signal: AbortSignal): void {
     if (this.#work === undefined && this.#options.isLacking()) {
       this.#work = this.#issueSoon(signal).finally(() => (this.#work = undefined));
     }
@@ -51,7 +51,8 @@ export class NameIssuer {
       }
       await issue(signal).then(
         () => failures.worked(),
-        (error: unknown) => failures.failed(error),
+        // A rotation that is under way is for the leader to go on with: what matters here is the name.
+        (error: unknown) => (isLacking() ? failures.failed(error) : failures.worked()),
       );
     }
   }

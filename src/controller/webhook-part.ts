@@ -1,13 +1,12 @@
 import { join } from "node:path";
-import { caBundleOf, publishedBundleOf, withOwnCas } from "../certs/ca-bundle.ts";
+import { publishedBundleOf } from "../certs/ca-bundle.ts";
 import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
-import type { SecretObject } from "../certs/secret-contents.ts";
+import { isFilledByAnother, isPairOfItsCas, type SecretObject } from "../certs/secret-contents.ts";
 import { SecretLosses } from "../certs/secret-losses.ts";
 import { SecretSource } from "../certs/secret-source.ts";
 import { purposeProblemOf } from "../serving/serving-purpose.ts";
-import { distrustOf } from "../certs/trust-chain.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { ServerClock } from "../kube/server-clock.ts";
 import { FailureLog } from "../observability/failure-log.ts";
@@ -26,11 +25,15 @@ import {
   type WebhookConfiguration,
   webhookConfigurationOf,
 } from "../webhook/webhook-configuration.ts";
-import { calledName } from "./called-name.ts";
+import { calledName, nameCalledBy } from "./called-name.ts";
 import { NameIssuer } from "./name-issuer.ts";
 import type { WebhookLoop } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
+import { ServedSecret } from "./served-secret.ts";
 import type { ServingSettings } from "./settings.ts";
+
+/** A replica serves from the Secret that ksvm keeps, and no pair in the place of another one that the Secret itself contradicts. */
+const OWN_SECRET = { isForeign: isFilledByAnother, isWhole: isPairOfItsCas };
 
 /** What a {@link WebhookPart} needs. */
 export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clock" | "logger" | "metrics"> {
@@ -52,6 +55,7 @@ export class WebhookPart {
   readonly #serverClock: ServerClock;
   readonly #certificate: ServingCertificate;
   readonly #losses: SecretLosses;
+  readonly #secret: ServedSecret;
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
@@ -64,10 +68,6 @@ export class WebhookPart {
   #signal = new AbortController().signal;
   /** A replica that ends goes on watching, and writes nothing: what uninstalls it deletes what it keeps. */
   #isEnding = (): boolean => false;
-  /** That of the Secret as it was read last with a CA; base64, as the configuration has it. */
-  #caBundle: string | undefined;
-  /** Whether the Secret, as it was read last, has it. */
-  #isInSecret = false;
 
   constructor(options: WebhookPartOptions) {
     const { client, logger, loops, settings } = options;
@@ -80,6 +80,7 @@ export class WebhookPart {
     const serverName = calledName(settings);
     this.#certificate = new ServingCertificate({ times, serverName });
     this.#losses = new SecretLosses(serverName);
+    this.#secret = new ServedSecret({ certificate: this.#certificate, serverName, times });
     // The roots of API servers' own machines may trust a URL that users chose, hardly the name of a Service.
     const isBundleOptional = settings.webhook.certificates === "files" && settings.webhook.url !== undefined;
     this.#trust = new PublishedTrust({
@@ -167,11 +168,11 @@ export class WebhookPart {
     // A pair that was turned down may be taken later, without another word of the Secret.
     this.#certificate.subscribe(({ result }) => {
       if (result === "loaded") {
+        this.#secret.loaded();
         this.#keeper.refresh();
-        this.#issuer?.loaded(this.#signal);
       }
     });
-    return new SecretSource({ ...fromSecret, takeOverFrom, onSecret, onOlder });
+    return new SecretSource({ ...fromSecret, ...OWN_SECRET, takeOverFrom, onSecret, onOlder });
   }
 
   #issuerOf({ clock, issue, logger }: WebhookPartOptions): NameIssuer | undefined {
@@ -181,33 +182,26 @@ export class WebhookPart {
       failing: "Cannot have a certificate issued for the name by which API servers call; trying again",
       working: "The certificates can be kept again",
     });
-    return issue && new NameIssuer({ clock, issue, isLacking: () => !this.#hasCalledName(), failures });
+    return issue && new NameIssuer({ clock, issue, isLacking: () => this.#secret.lacksName, failures });
   }
 
-  #hasCalledName(): boolean {
-    const { current } = this.#certificate;
-    return current !== undefined && purposeProblemOf(current.certPem, calledName(this.#options.settings)) === undefined;
-  }
-
-  /** @param isEarlier whether it is the Secret of an earlier version: other replicas may serve what they read before that */
   #publish(secret: SecretObject | undefined, isEarlier: boolean): void {
-    const caBundle = caBundleOf(secret);
-    this.#isInSecret = caBundle !== undefined && !isEarlier;
+    const hasOtherCas = this.#secret.saw(secret, isEarlier);
     if (this.#losses.isLost(secret, this.#serverClock.now())) {
       this.#options.lost?.wake();
     }
-    if (caBundle !== undefined && caBundle !== this.#caBundle) {
-      this.#caBundle = caBundle;
+    if (hasOtherCas) {
       this.#keeper.refresh();
     }
+    this.#issuer?.offered(this.#signal);
   }
 
   /**
    * The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. While the
-   * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there. While it
-   * has CAs by which API servers cannot call what is served here, as where an old copy of it was restored, they are added as well, and none is taken away: what
-   * keeps the certificates does that once it has repaired them. While what is served here lacks the name by which API servers would call, as
-   * during a rollout of another URL, they go on calling where they do.
+   * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there. The same holds
+   * while the Secret has another pair than what is served here, as where an old copy of it was restored: what keeps the certificates takes CAs away once it
+   * has repaired them. While what is served here lacks the name by which API servers would call, as during a rollout of another URL, they go on calling
+   * where they do.
    */
   #wanted(
     configurationOf: (options: { clientConfig: WebhookClientConfig }) => WebhookConfiguration,
@@ -220,30 +214,21 @@ export class WebhookPart {
     if (this.#options.settings.webhook.certificates !== "own") {
       return configurationOf({ clientConfig: this.#clientConfig(path) });
     }
-    const own = this.#caBundle;
-    if (own === undefined) {
-      return undefined;
-    }
     const clientConfig = this.#calledElsewhere(live) ?? this.#clientConfig(path);
-    const wanted = configurationOf({ clientConfig: { ...clientConfig, caBundle: own } });
-    const published = publishedBundleOf(live, wanted.metadata.name);
-    return published === undefined || published === own || (this.#isInSecret && this.#isCalledBy(own))
-      ? wanted
-      : configurationOf({ clientConfig: { ...clientConfig, caBundle: withOwnCas(published, own) } });
+    const { name } = configurationOf({ clientConfig }).metadata;
+    const caBundle = this.#secret.bundleFor(publishedBundleOf(live, name));
+    return caBundle === undefined ? undefined : configurationOf({ clientConfig: { ...clientConfig, caBundle } });
   }
 
+  /** Where API servers call now, where what is served there may be what is served here; any address before anything is served here. */
   #calledElsewhere(live: KubeObject | undefined): WebhookClientConfig | undefined {
-    return this.#certificate.current === undefined || this.#hasCalledName() ? undefined : calledAt(live);
-  }
-
-  /** Whether API servers can call what is served here by a caBundle, by any of the clocks. */
-  #isCalledBy(caBundle: string): boolean {
     const { current } = this.#certificate;
-    return (
-      current !== undefined &&
-      this.#hasCalledName() &&
-      this.#serverClock.times().some((now) => distrustOf({ caBundle, certPem: current.certPem, now }) === undefined)
-    );
+    const called = calledAt(live);
+    if (current === undefined || called === undefined) {
+      return called;
+    }
+    const isServedFor = (name: string): boolean => purposeProblemOf(current.certPem, name) === undefined;
+    return !isServedFor(calledName(this.#options.settings)) && isServedFor(nameCalledBy(called)) ? called : undefined;
   }
 
   #clientConfig(path: string): WebhookClientConfig {

@@ -4,18 +4,23 @@ import { isIP } from "node:net";
 /** OIDs of extended key usages: `serverAuth`, and the one that stands for all (RFC 5280, section 4.2.1.12). */
 const SERVER_USAGES: ReadonlySet<string> = new Set(["1.3.6.1.5.5.7.3.1", "2.5.29.37.0"]);
 
+/** Whether API servers take a certificate for that of a server. As Go has it, one without extended key usages is for all. */
+export function isForServers(certificate: X509Certificate): boolean {
+  // Node.js has the extended key usages under this name.
+  const usages = certificate.keyUsage as readonly string[] | undefined;
+  return usages === undefined || usages.some((usage) => SERVER_USAGES.has(usage));
+}
+
 /**
  * Why an API server that calls by a name takes no certificate such as this one, whichever CA signed it; `undefined` where it does.
- * As Go has it, names are those of the subject alternative names alone, and a certificate without extended key usages is for all.
+ * As Go has it, names are those of the subject alternative names alone.
  *
  * @param certPem with its chain behind it or without; it can be read
  * @param serverName a DNS name or an IP address
  */
 export function purposeProblemOf(certPem: string, serverName: string): string | undefined {
   const certificate = new X509Certificate(certPem);
-  // Node.js has the extended key usages under this name.
-  const usages = certificate.keyUsage as readonly string[] | undefined;
-  if (usages !== undefined && !usages.some((usage) => SERVER_USAGES.has(usage))) {
+  if (!isForServers(certificate)) {
     return "the serving certificate is not for servers: its extended key usage lacks serverAuth";
   }
   const matches =

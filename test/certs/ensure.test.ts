@@ -7,6 +7,7 @@ import { ensureCertificates } from "../../src/certs/ensure.ts";
 import type { EnsureOptions } from "../../src/certs/ensure-options.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { keepCertificates } from "../../src/certs/keep-certificates.ts";
+import { SWITCHED_ANNOTATION } from "../../src/certs/secret-contents.ts";
 import { dnsNamesOf } from "../../src/certs/service-names.ts";
 import { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
@@ -103,7 +104,10 @@ function setting(texts: Readonly<Record<string, string>>, cas?: readonly string[
   const published = (): readonly string[] =>
     atob(publishedBundleOf(configuration) ?? "").match(/-----BEGIN[^]*?-----END CERTIFICATE-----\n/g) ?? [];
   const stored = (key: string): string => atob(secret.data[key] ?? "");
-  return { clock, options, published, requests, stored };
+  const stamp = (annotation: string, time: string): void => {
+    secret = { ...secret, metadata: { ...metadata, annotations: { [annotation]: time } } } as typeof secret;
+  };
+  return { clock, options, published, requests, stamp, stored };
 }
 
 await tap.test("ensureCertificates() waits longer and longer where each step is undone, and ends", async (t) => {
@@ -187,7 +191,11 @@ const losses: readonly [what: string, texts: Readonly<Record<string, string>>, s
     { ...ROTATING, "ca.key": "", "tls.crt": "", "tls.key": "" },
     "issued the serving certificate from the new CA",
   ],
-  ["is that of another installation", FOREIGN, "renewed the serving certificate: the serving certificate lacks a name"],
+  [
+    "is that of another installation",
+    FOREIGN,
+    "created a CA and a serving certificate: the serving certificate is that of another installation",
+  ],
 ];
 
 for (const [what, texts, step] of losses) {
@@ -225,6 +233,48 @@ await tap.test(
     const settings = { ...SETTINGS, takeOverFrom: "earlier", replicaDwellMs: 90_000 };
     t.match(await ensureCertificates({ ...options, settings }), { state: "waiting" });
     t.same(published().toSorted(), [old.certPem, served.certPem].toSorted());
+  },
+);
+
+await tap.test("ensureCertificates() ends where what it takes over does not stay", async (t) => {
+  const { clock, options, requests } = setting({});
+  const settings = { ...SETTINGS, takeOverFrom: "earlier" };
+  await t.rejects(ensureCertificates({ ...options, settings }), { code: "RotationStuck" });
+  t.equal(requests.filter(({ method }) => method === "PUT").length, 40);
+  t.ok(clock.monotonic() > 120_000, `${clock.monotonic()} ms`);
+});
+
+await tap.test(
+  "a CA that another client publishes is not kept where the certificate lacks a further name alone",
+  async (t) => {
+    const { options, published, stored } = setting(CURRENT, [old.certPem, served.certPem], true);
+    const steps: string[] = [];
+    const settings = { ...SETTINGS, extraNames: ["b.example.com"] };
+    const onStep = (text: string): void => void steps.push(text);
+    t.match(await ensureCertificates({ ...options, settings, onStep }), { state: "current" });
+    t.ok(steps.includes("renewed the serving certificate: the serving certificate lacks a name"), steps.join(", "));
+    t.same(published(), [old.certPem]);
+    t.equal(stored("ca.crt"), old.certPem);
+  },
+);
+
+await tap.test(
+  "replicas have their dwell time once the CA that signs has signed in the place of another one",
+  async (t) => {
+    const byNext = await issueServing({ ca: next, now, lifetimeMs: 90 * DAY_MS, ...names });
+    const bundle = { ...CURRENT, "ca.crt": old.certPem + next.certPem };
+    const { clock, options, published, stamp } = setting(
+      { ...bundle, "tls.crt": byNext.certPem, "tls.key": byNext.keyPem },
+      [old.certPem, next.certPem],
+      true,
+    );
+    stamp(SWITCHED_ANNOTATION, new Date(clockStart - DAY_MS).toISOString());
+    const settings = { ...SETTINGS, replicaDwellMs: 90_000, replicaEndpoints: [] };
+    t.match(await ensureCertificates({ ...options, settings }), { state: "waiting", reason: /^the replicas/ });
+    t.equal(published().length, 2, "some may serve what the other one signed");
+    clock.advance(91_000);
+    t.match(await ensureCertificates({ ...options, settings }), { state: "current" });
+    t.same(published(), [old.certPem]);
   },
 );
 

@@ -102,6 +102,21 @@ const cases: readonly [name: string, input: Partial<RotationInput>, step: object
     { type: "noteSwitched" },
   ],
   ["nobody in the bundle signed it", { stored: withServing({ issuer: undefined }) }, { type: "renewServing" }],
+  [
+    "it is not for servers",
+    { stored: withServing({ flaw: "not for servers" }) },
+    { type: "renewServing", reason: "the serving certificate is not for servers" },
+  ],
+  [
+    "it is that of another installation, which has the keys of its CAs",
+    { stored: withServing({ flaw: "another installation" }) },
+    { type: "create", reason: "the serving certificate is that of another installation" },
+  ],
+  [
+    "it is that of another installation in the middle of a rotation",
+    { stored: { ...INTRODUCED, serving: withServing({ flaw: "another installation" }).serving } },
+    { type: "create" },
+  ],
   ["another CA of the bundle signed it", { stored: withServing({ issuer: "B" }) }, { type: "renewServing" }],
   ["the CA's key is missing", { stored: { ...STORED, signer: undefined } }, { type: "introduceCa" }],
   ["nothing usable", { stored: { ...STORED, signer: undefined, serving: undefined } }, { type: "create" }],

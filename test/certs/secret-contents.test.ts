@@ -1,9 +1,11 @@
+import forge from "node-forge";
 import tap from "tap";
-import { caBundleOf, publishedBundleOf, trustsAll } from "../../src/certs/ca-bundle.ts";
+import { caBundleOf, casBesides, publishedBundleOf, trustsAll } from "../../src/certs/ca-bundle.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { certificatesIn, contentsOf, factsOf, type SecretObject } from "../../src/certs/secret-contents.ts";
 import { namesIn } from "../../src/certs/service-names.ts";
 import { changeOf } from "../../src/certs/rotation-writes.ts";
+import { signed } from "./signed-certificate.ts";
 
 const now = new Date(Math.floor(Date.now() / 1_000) * 1_000);
 const HOUR_MS = 3_600_000;
@@ -39,6 +41,39 @@ await tap.test("contentsOf() finds the CA that the key belongs to, and the next 
   });
   for (const name of ["other.b.svc", "192.0.2.2"]) t.equal(factsOf(contents, [name]).serving?.coversNames, false, name);
   t.end();
+});
+
+function flawOf(texts: Record<string, string>, namespace?: string): unknown {
+  return factsOf(contentsOf(secretOf(texts)), [], namespace).serving?.flaw;
+}
+
+await tap.test("factsOf() says why API servers call no replica by a certificate, whatever signed it", async (t) => {
+  t.equal(flawOf(TEXTS, "b"), undefined);
+  t.equal(flawOf(TEXTS, "another"), "another installation");
+  t.equal(flawOf(TEXTS), undefined, "where the namespace is not told");
+  const validity = { from: now, to: new Date(now.getTime() + HOUR_MS), dnsName: "a.b.svc" };
+  for (const [isForClients, flaw] of [
+    [true, "not for servers"],
+    [false, undefined],
+  ] as const) {
+    const { pem, keys } = await signed("webhook", { ...validity, isForClients });
+    t.equal(flawOf({ ...TEXTS, "tls.crt": pem, "tls.key": forge.pki.privateKeyToPem(keys.privateKey) }, "b"), flaw);
+  }
+});
+
+await tap.test("casBesides() keeps no CA that is large, and one that is valid by either clock", async (t) => {
+  const published = Buffer.from(old.certPem + next.certPem).toString("base64");
+  const own = certificatesIn(old.certPem);
+  const times = [now.getTime()];
+  t.same(
+    casBesides(published, own, times).map(({ fingerprint256 }) => fingerprint256),
+    [nextPrint],
+  );
+  const later = now.getTime() + 2 * HOUR_MS;
+  t.equal(casBesides(published, own, [later]).length, 0, "it has expired");
+  t.equal(casBesides(published, own, [later, ...times]).length, 1, "by one of two clocks");
+  const large = await signed("x".repeat(9_000), { isCa: true, from: now, to: new Date(later) });
+  t.equal(casBesides(Buffer.from(large.pem).toString("base64"), own, times).length, 0);
 });
 
 const damages: readonly [name: string, texts: Record<string, string>, missing: object][] = [

@@ -20,9 +20,21 @@ export async function signed(
     readonly to: Date;
     /** @default new ones */
     readonly keys?: forge.pki.rsa.KeyPair;
+    /** @default none */
+    readonly dnsName?: string;
+    /** Whether it is for clients, and not for servers. @default it is for anything */
+    readonly isForClients?: boolean;
   },
 ): Promise<SignedCertificate> {
-  const { by, isCa = false, from, to, keys = await generateKeyPair({ bits: 2048 }) } = options;
+  const {
+    by,
+    dnsName,
+    isCa = false,
+    isForClients = false,
+    from,
+    to,
+    keys = await generateKeyPair({ bits: 2048 }),
+  } = options;
   const cert = forge.pki.createCertificate();
   cert.publicKey = keys.publicKey;
   cert.serialNumber = `01${Math.floor(Math.random() * 0xff_ff_ff)
@@ -41,6 +53,8 @@ export async function signed(
   cert.setExtensions([
     { name: "basicConstraints", critical: true, cA: isCa },
     { name: "authorityKeyIdentifier", authorityCertIssuer: (by?.cert ?? cert).issuer, serialNumber },
+    ...(isForClients ? [{ name: "extKeyUsage", clientAuth: true }] : []),
+    ...(dnsName === undefined ? [] : [{ name: "subjectAltName", altNames: [{ type: 2, value: dnsName }] }]),
   ]);
   cert.sign((by?.keys ?? keys).privateKey, forge.md.sha256.create());
   return { pem: forge.pki.certificateToPem(cert), cert, keys };

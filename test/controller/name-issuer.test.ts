@@ -19,20 +19,20 @@ function lacking(needed: number) {
 
 await tap.test("NameIssuer issues nothing while API servers can call what is served", async (t) => {
   const { clock, issuer, seen, signal } = lacking(0);
-  issuer.loaded(signal);
+  issuer.offered(signal);
   await clock.advance(600_000);
   t.equal(seen.issues, 0);
 });
 
 await tap.test("NameIssuer gives the leader ten seconds, and tries once a minute", async (t) => {
   const { clock, issuer, seen, signal } = lacking(3);
-  issuer.loaded(signal);
-  issuer.loaded(signal);
+  issuer.offered(signal);
+  issuer.offered(signal);
   await clock.advance(9_999);
   t.equal(seen.issues, 0);
   await clock.advance(1);
   t.equal(seen.issues, 1);
-  issuer.loaded(signal);
+  issuer.offered(signal);
   await clock.advance(59_999);
   t.equal(seen.issues, 1, "whatever is taken into use in between");
   await clock.advance(600_000);
@@ -41,7 +41,7 @@ await tap.test("NameIssuer gives the leader ten seconds, and tries once a minute
 
 await tap.test("NameIssuer leaves it to the leader where that issues a certificate with the name", async (t) => {
   const { clock, issuer, seen, signal } = lacking(1);
-  issuer.loaded(signal);
+  issuer.offered(signal);
   await clock.advance(5_000);
   seen.issues = 1;
   await clock.advance(600_000);
@@ -50,9 +50,26 @@ await tap.test("NameIssuer leaves it to the leader where that issues a certifica
 
 await tap.test("NameIssuer issues nothing once the replica ends", async (t) => {
   const { clock, issuer, seen, signal, stop } = lacking(1);
-  issuer.loaded(signal);
+  issuer.offered(signal);
   await clock.advance(5_000);
   stop();
   await clock.advance(600_000);
   t.equal(seen.issues, 0);
+});
+
+await tap.test("NameIssuer takes a failure for none where the certificate has the name all the same", async (t) => {
+  const [clock, told] = [new ManualClock(), [] as string[]];
+  let isLacking = true;
+  const issuer = new NameIssuer({
+    clock,
+    isLacking: () => isLacking,
+    issue: async () => {
+      isLacking = false;
+      throw new Error("the replica that leads goes on with the rotation");
+    },
+    failures: { failed: () => told.push("failed"), worked: () => told.push("worked") },
+  });
+  issuer.offered(new AbortController().signal);
+  await clock.advance(600_000);
+  t.same(told, ["worked"]);
 });

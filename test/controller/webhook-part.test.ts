@@ -36,6 +36,8 @@ type Kept = Pick<IssuedServing, "caPem" | "pair">;
 class Cluster {
   /** The CA and the pair of the Secret as a replica finds it; `undefined` where there is no Secret, `"empty"` where nothing is in it. */
   readonly secrets: (Kept | "empty" | undefined)[] = [];
+  /** Those of the Secret. */
+  labels: Readonly<Record<string, string>> = { [MANAGED_BY_LABEL]: MANAGED_BY };
   /** The Secret of an earlier version. */
   earlier: Kept | undefined;
   /** What each replica serves. */
@@ -66,9 +68,20 @@ class Cluster {
 
   /** Another client empties the configuration. */
   emptyConfiguration(): void {
+    this.#setWebhooks(() => []);
+  }
+
+  /** Another client changes how API servers call. */
+  setClientConfig(change: { readonly caBundle?: string; readonly url?: string }): void {
+    this.#setWebhooks((webhooks) =>
+      webhooks.map((one) => ({ ...one, clientConfig: { ...one.clientConfig, ...change } })),
+    );
+  }
+
+  #setWebhooks(change: (before: NonNullable<Stored["webhooks"]>) => Stored["webhooks"]): void {
     const before = this.#objects.get(`${BASE}/${WEBHOOK_NAME}`);
     const metadata = { name: WEBHOOK_NAME, ...before?.metadata, resourceVersion: `${++this.#resourceVersion}` };
-    const object = { ...before, metadata, webhooks: [] };
+    const object: Stored = { ...before, metadata, webhooks: change(before?.webhooks ?? []) ?? [] };
     this.#objects.set(`${BASE}/${WEBHOOK_NAME}`, object);
     for (const watch of this.#watches) watch.push(`${JSON.stringify({ type: "MODIFIED", object })}\n`);
   }
@@ -126,7 +139,7 @@ class Cluster {
         ? {}
         : { "tls.crt": issued.pair.certPem, "tls.key": issued.pair.keyPem, "ca.crt": issued.caPem };
     const data = Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, btoa(text)]));
-    const metadata = { name, resourceVersion: `${this.#secretVersion}`, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } };
+    const metadata = { name, resourceVersion: `${this.#secretVersion}`, labels: this.labels };
     return { type: "Opaque", metadata, data };
   }
 
@@ -267,11 +280,45 @@ await tap.test(
     t.equal(cluster.writes, writes, "nobody writes it");
     t.equal(cluster.url, before);
     await stops.shift()?.();
+    cluster.setClientConfig({ url: "https://c.example.com/validate" });
+    await until(() => cluster.url === after);
+    t.equal(cluster.url, after, "nothing that is served here is for the name that another client wrote");
+    cluster.setClientConfig({ url: before });
+    await systemClock.sleep(500);
+    t.equal(cluster.url, before);
     cluster.putSecret(await issueServing("a.example.com", "b.example.com"));
     await until(() => cluster.url === after);
     t.equal(cluster.url, after, "once it has the name");
   },
 );
+
+await tap.test("a replica that has no pair leaves it to others where API servers call", async (t) => {
+  const cluster = new Cluster();
+  const [before, after] = ["https://a.example.com/validate", "https://b.example.com/validate"];
+  const good = await issueServing("a.example.com");
+  cluster.secrets.push(good, { caPem: good.caPem, pair: { certPem: "", keyPem: "" } });
+  const stops = [startPart(cluster, 0, { url: before }), startPart(cluster, 1, { url: after })];
+  t.teardown(() => Promise.all(stops.map((stop) => stop())));
+  await until(() => cluster.url !== undefined);
+  const { writes } = cluster;
+  await systemClock.sleep(1_500);
+  t.equal(cluster.url, before);
+  t.equal(cluster.writes, writes);
+});
+
+await tap.test("replicas take nothing from a Secret that another owner filled", async (t) => {
+  const cluster = new Cluster();
+  const good = await issueServing(CALLED);
+  cluster.secrets.push(good);
+  const stop = startPart(cluster, 0);
+  t.teardown(stop);
+  await until(() => cluster.distrustOf(0) === undefined);
+  cluster.labels = {};
+  cluster.putSecret(await issueServing(CALLED));
+  await systemClock.sleep(1_500);
+  t.equal(cluster.served[0]?.current?.certPem, good.pair.certPem);
+  t.equal(cluster.caBundle, good.caBundle);
+});
 
 /** Of another CA, and expired an hour ago. */
 async function issueExpired(): Promise<Kept> {
@@ -284,6 +331,10 @@ const damages: readonly [what: string, damage: (kept: Kept) => Promise<Kept>][] 
   ["is overwritten with a copy that has expired", issueExpired],
   ["gets another ca.crt", async ({ pair }) => ({ pair, caPem: (await issueServing(CALLED)).caPem })],
   ["is overwritten with that of another installation", () => issueServing("ksvm-webhook.another.svc")],
+  [
+    "gets a pair that its ca.crt has not signed",
+    async ({ caPem }) => ({ caPem, pair: (await issueServing(CALLED)).pair }),
+  ],
   ["loses tls.crt and tls.key", async ({ caPem }) => ({ caPem, pair: { certPem: "", keyPem: "" } })],
 ];
 
@@ -315,6 +366,11 @@ for (const [what, damage] of damages) {
       t.same([cluster.distrustOf(0), cluster.distrustOf(1)], [undefined, undefined]);
       t.ok(atob(cluster.caBundle).includes(damaged.caPem), "what may be issued next is trusted as well");
       t.same(cluster.wakes, [1, 1, 1], "once, not at every look");
+      for (const caBundle of ["", Buffer.from(damaged.caPem).toString("base64")]) {
+        cluster.setClientConfig({ caBundle });
+        await until(() => [0, 1].every((replica) => cluster.distrustOf(replica) === undefined));
+        t.same([cluster.distrustOf(0), cluster.distrustOf(1)], [undefined, undefined], "another client wrote it");
+      }
       const repaired = await issueServing(CALLED);
       cluster.putSecret(repaired);
       await until(() => cluster.caBundle === repaired.caBundle);

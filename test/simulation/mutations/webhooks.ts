@@ -141,8 +141,8 @@ export const WEBHOOKS: readonly Mutation[] = [
     edits: [
       {
         file: ROTATION_PLAN,
-        from: "      : stepTowardsNext(stored, input);",
-        to: '      : (void stepTowardsNext, { type: "switchCa" });',
+        from: "    : stepTowardsNext(stored, input);",
+        to: '    : (void stepTowardsNext, { type: "switchCa" });',
       },
       {
         file: "certs/rotation-writes.ts",
