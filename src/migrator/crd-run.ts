@@ -119,7 +119,6 @@ export class CrdRun {
     const expected = this.#expectationOf(crd, frozen);
     const monitor = this.#monitor(expected, crd);
     await this.#evidence.settle(apiServers, silent, crd);
-    await this.#foreignPrunes.look();
     const isResumed = await this.#rewrite(crd);
     await this.#foreignPrunes.report(crd);
     const pruned = this.#tally.counts.failed === 0 ? await this.#prune(expected, monitor) : undefined;

@@ -85,15 +85,6 @@ export class ForeignPrunes {
     } while (this.#listing !== undefined || this.#looks.areOld);
   }
 
-  /**
-   * Looks at the CRD as it is now.
-   * @throws as {@link passed}.
-   */
-  async look(): Promise<void> {
-    await this.#looks.now();
-    await this.#listing;
-  }
-
   /** Nothing is written before a look that begins after this call. */
   outdate(): void {
     this.#looks.outdate();

@@ -65,6 +65,12 @@ class Watched {
     return this.#write(["v1"]);
   }
 
+  /** The run reads a page, and looks at the CRD before it writes the first object of it. */
+  look(): Promise<void> {
+    this.prunes.outdate();
+    return this.mayWrite();
+  }
+
   /** Resolves where an object may be written. */
   mayWrite(confirm: () => Promise<void> = async () => undefined): Promise<void> {
     return this.prunes.passed(confirm);
@@ -113,7 +119,7 @@ await tap.test("ForeignPrunes sees a prune that comes before the answer to its o
 
 await tap.test("ForeignPrunes has what a look shows judged before an object is written", async (t) => {
   const watched = new Watched();
-  await watched.prunes.look();
+  await watched.look();
   watched.prunes.judge = () => {
     throw new Error("its conversion changed");
   };
@@ -186,7 +192,7 @@ await tap.test(
   "ForeignPrunes looks by itself every five seconds while objects are written: a watch may be late",
   async (t) => {
     const watched = new Watched();
-    await watched.prunes.look();
+    await watched.look();
     const { finds } = watched;
     await watched.clock.advance(4_999);
     await watched.mayWrite();
@@ -204,7 +210,7 @@ await tap.test(
 
 await tap.test("ForeignPrunes has no write rest on a look that began before it was outdated", async (t) => {
   const watched = new Watched();
-  await watched.prunes.look();
+  await watched.look();
   const { finds } = watched;
   await watched.mayWrite();
   t.equal(watched.finds, finds, "negative control: a look of a moment ago is enough");
@@ -220,7 +226,7 @@ await tap.test("ForeignPrunes has no write rest on a look that began before it w
 
 await tap.test("ForeignPrunes has a write that comes after a long wait look first", async (t) => {
   const watched = new Watched();
-  await watched.prunes.look();
+  await watched.look();
   watched.pruneUnseen();
   await watched.clock.advance(30_000);
   await watched.mayWrite();
