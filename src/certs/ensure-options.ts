@@ -18,6 +18,8 @@ export interface CertificateSettings extends IssueOptions, RotationTiming {
   readonly secret: string;
   /** Name of a Secret of an earlier version, whose certificates are taken over while `secret` has none. @default none */
   readonly takeOverFrom?: string | undefined;
+  /** The host by which API servers call in the place of the Service. @default they call the Service */
+  readonly calledBy?: string | undefined;
   /** Name of the ValidatingWebhookConfiguration. */
   readonly webhookConfiguration: string;
   /** Milliseconds that API servers and replicas may take to follow, where they are waited for. */

@@ -183,10 +183,11 @@ export class RotationTurns {
     return this.#isTurnedDown(contents, now) ? besides : [];
   }
 
-  /** A pair that lacks a further name is served all the same: nothing is signed by other CAs than those that come with it. */
+  /** Replicas serve all the same what lacks a further name alone: nothing is signed by other CAs than those that come with it. */
   #isTurnedDown(contents: SecretContents | undefined, now: number): boolean {
     const { settings } = this.#options;
-    return isTurnedDown(contents && factsOf(contents, [serverNameOf(settings)], settings.namespace), now);
+    const { calledBy = serverNameOf(settings), namespace } = settings;
+    return isTurnedDown(contents && factsOf(contents, [calledBy], namespace), now);
   }
 
   /**

@@ -118,10 +118,16 @@ export function isFilledByAnother(secret: SecretObject): boolean {
   return !isKeptByUs(secret) && Object.values(KEYS).some((key) => decoded(secret, key).trim() !== "");
 }
 
-/** Whether one of the CAs that a Secret holds signed the certificate that it holds; `true` where that cannot be read. */
-export function isPairOfItsCas(secret: SecretObject): boolean {
+/**
+ * Whether a Secret holds a certificate that one of its own CAs signed for an installation in its namespace; `true` where that cannot
+ * be read.
+ */
+export function isPairOfItsOwn(secret: SecretObject): boolean {
   const [serving] = certificatesIn(decoded(secret, KEYS.certificate));
-  return serving === undefined || certificatesIn(decoded(secret, KEYS.bundle)).some((ca) => isIssuedBy(serving, ca));
+  const { namespace } = secret.metadata;
+  const isForeign = serving !== undefined && namespace !== undefined && isOfAnotherNamespace(serving, namespace);
+  const cas = certificatesIn(decoded(secret, KEYS.bundle));
+  return serving === undefined || (!isForeign && cas.some((ca) => isIssuedBy(serving, ca)));
 }
 
 /** Whether ksvm filled the Secret. */

@@ -15,7 +15,7 @@ export class SecretLosses {
 
   /**
    * Whether a Secret, as it was read, has lost its certificates: again and again where it is gone or holds no CA, and once for each change of a
-   * Secret that holds no pair, one that its own CAs did not sign, one that is not valid, or one for other names.
+   * Secret that holds no pair, one that its own CAs did not sign, one that is not valid, or one for other names or another namespace.
    *
    * @param secret `undefined` where there is none
    * @param now milliseconds since the Unix epoch, by the API server's clock
@@ -35,7 +35,7 @@ export class SecretLosses {
 
 function isUseless(secret: SecretObject, serverName: string, now: number): boolean {
   try {
-    return isTurnedDown(factsOf(contentsOf(secret), [serverName]), now);
+    return isTurnedDown(factsOf(contentsOf(secret), [serverName], secret.metadata.namespace), now);
   } catch {
     // Another program keeps it: there is nothing that ksvm could repair, and what keeps the certificates says so.
     return false;

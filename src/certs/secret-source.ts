@@ -157,9 +157,13 @@ export class SecretSource implements CertificateSource {
 
   /** @returns whether it has a pair */
   #serve(secret: SecretObject, isEarlier: boolean): boolean {
-    const { certificate, isForeign, isWhole, onSecret } = this.#options;
+    const { certificate, isForeign, isWhole, logger, onSecret, ref } = this.#options;
     if (isForeign?.(secret) === true) {
-      return false;
+      logger.warn(
+        { secret: `${ref.namespace}/${ref.name}` },
+        "Another owner filled the Secret of the serving certificate; nothing of it is used",
+      );
+      return true;
     }
     const [certPem, keyPem] = [decoded(secret, KEYS.certificate), decoded(secret, KEYS.key)];
     // As long as the Secret is empty there is nothing to reject.

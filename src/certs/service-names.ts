@@ -21,6 +21,11 @@ export function serverNameOf({ service, namespace }: ServiceNames): string {
   return `${service}.${namespace}.svc`;
 }
 
+/** The host of a URL, as certificates have it: an IPv6 address without brackets. @throws {TypeError} where it is no URL */
+export function hostIn(url: string): string {
+  return new URL(url).hostname.replaceAll(/[[\]]/g, "");
+}
+
 /** Every name that the serving certificate must be valid for: those that DNS gives the Service, and further ones. */
 export function dnsNamesOf(names: ServiceNames): readonly string[] {
   const { service, namespace, clusterDomain = DEFAULT_CLUSTER_DOMAIN, extraNames = [] } = names;

@@ -1,10 +1,10 @@
-import { serverNameOf } from "../certs/service-names.ts";
+import { hostIn, serverNameOf } from "../certs/service-names.ts";
 import type { WebhookClientConfig } from "../webhook/webhook-configuration.ts";
 import type { ServingSettings } from "./settings.ts";
 
 /** The DNS name or IP address by which API servers call the webhook. */
 export function calledName({ certificates, webhook }: Pick<ServingSettings, "certificates" | "webhook">): string {
-  return webhook.url === undefined ? serverNameOf(certificates) : hostOf(webhook.url);
+  return webhook.url === undefined ? serverNameOf(certificates) : hostIn(webhook.url);
 }
 
 /** The same of what a configuration says; empty where its URL is none. */
@@ -13,9 +13,5 @@ export function nameCalledBy(config: WebhookClientConfig): string {
     const { name, namespace } = config.service;
     return serverNameOf({ service: name, namespace });
   }
-  return URL.canParse(config.url) ? hostOf(config.url) : "";
-}
-
-function hostOf(url: string): string {
-  return new URL(url).hostname.replaceAll(/[[\]]/g, "");
+  return URL.canParse(config.url) ? hostIn(config.url) : "";
 }

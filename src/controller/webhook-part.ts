@@ -3,7 +3,7 @@ import { publishedBundleOf } from "../certs/ca-bundle.ts";
 import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
 import { PublishedTrust } from "../certs/published-trust.ts";
-import { isFilledByAnother, isPairOfItsCas, type SecretObject } from "../certs/secret-contents.ts";
+import { isFilledByAnother, isPairOfItsOwn, type SecretObject } from "../certs/secret-contents.ts";
 import { SecretLosses } from "../certs/secret-losses.ts";
 import { SecretSource } from "../certs/secret-source.ts";
 import { purposeProblemOf } from "../serving/serving-purpose.ts";
@@ -33,7 +33,7 @@ import { ServedSecret } from "./served-secret.ts";
 import type { ServingSettings } from "./settings.ts";
 
 /** A replica serves from the Secret that ksvm keeps, and no pair in the place of another one that the Secret itself contradicts. */
-const OWN_SECRET = { isForeign: isFilledByAnother, isWhole: isPairOfItsCas };
+const OWN_SECRET = { isForeign: isFilledByAnother, isWhole: isPairOfItsOwn };
 
 /** What a {@link WebhookPart} needs. */
 export interface WebhookPartOptions extends Pick<ReplicaOptions, "client" | "clock" | "logger" | "metrics"> {

@@ -6,6 +6,7 @@ import {
   storageVersionsOf,
 } from "../api/crd.ts";
 import type { JsonObject } from "../api/json-fields.ts";
+import { prunedFields, schemaOf } from "../api/pruned-fields.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
@@ -93,17 +94,27 @@ function brokenVersions(expected: CrdExpectation, crd: CustomResourceDefinition)
 }
 
 /**
- * The error where `spec.versions` of a CRD is not what all API servers were shown to follow; `undefined` where it is. It counts as long as the run
- * may write an object that another client has written since: an API server that is behind would drop a new field of it.
+ * The error where a CRD has fields that it had not when all API servers were shown to follow it; `undefined` where it has none. It counts as long as the run
+ * may write an object that another client has written since: an API server that is behind would drop such a field.
  */
 export function brokenSchemas(
   followed: CustomResourceDefinition,
   crd: CustomResourceDefinition,
 ): StartAgain | undefined {
-  if (isDeepStrictEqual(crd.spec.versions, followed.spec.versions)) {
+  const { name } = crd.metadata;
+  const [before, after] = [followed.spec, crd.spec];
+  const keepsMore = after["preserveUnknownFields"] === true && before["preserveUnknownFields"] !== true;
+  const [field] = keepsMore ? ["*"] : before.versions.flatMap((version) => newFieldsOf(version.name, before, after));
+  if (field === undefined) {
     return undefined;
   }
-  const text = "its spec.versions changed, and an API server may still drop fields that are new";
-  const { name } = crd.metadata;
+  const text = `its schema has a new field, ${field}, which an API server that is behind would drop`;
   return new StartAgain("NotConverged", `Cannot continue with "${name}": ${text}; nothing was pruned, run again`);
+}
+
+type Spec = CustomResourceDefinition["spec"];
+
+function newFieldsOf(version: string, before: Spec, after: Spec): readonly string[] {
+  const [old, now] = [before, after].map(({ versions }) => schemaOf(versions, version));
+  return isDeepStrictEqual(old, now) ? [] : prunedFields(old, now);
 }

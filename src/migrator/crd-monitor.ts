@@ -6,7 +6,7 @@ import type { ApiClient } from "../kube/client.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { CRDS } from "../kube/resources.ts";
 import { watchObject } from "../kube/watch.ts";
-import { brokenExpectation, brokenSchemas, type CrdExpectation } from "../freeze/crd-expectation.ts";
+import { brokenExpectation, type CrdExpectation } from "../freeze/crd-expectation.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import { StartAgain } from "../retry/start-again.ts";
@@ -17,8 +17,6 @@ export interface CrdMonitorOptions {
   readonly clock: Clock;
   readonly retrier: Retrier;
   readonly expected: CrdExpectation;
-  /** The CRD that all API servers follow: its schemas must stay as they are until {@link CrdMonitor.letSchemasChange}. @default they may change */
-  readonly followed?: CustomResourceDefinition | undefined;
   /** Called once, with the reason, when the run must end. */
   readonly onBroken: (reason: unknown) => void;
   /** Told of each state of the CRD that meets the expectation. @default nobody is */
@@ -40,7 +38,6 @@ const MAX_INTERVAL_MS = 10_000;
 export class CrdMonitor {
   readonly #options: CrdMonitorOptions;
   readonly #abort = new AbortController();
-  #followed: CustomResourceDefinition | undefined;
   #generation: number | undefined;
   #seen = "";
   #broken: unknown;
@@ -50,12 +47,6 @@ export class CrdMonitor {
 
   constructor(options: CrdMonitorOptions) {
     this.#options = options;
-    this.#followed = options.followed;
-  }
-
-  /** The run writes no object any more that another client may have written by schemas that are to come. */
-  letSchemasChange(): void {
-    this.#followed = undefined;
   }
 
   /** Starts to watch at `crd`, which must meet the expectation. */
@@ -101,8 +92,7 @@ export class CrdMonitor {
    * @throws the reason why the run must end.
    */
   judge(crd: CustomResourceDefinition): void {
-    const reason =
-      brokenExpectation(this.#options.expected, crd) ?? (this.#followed && brokenSchemas(this.#followed, crd));
+    const reason = brokenExpectation(this.#options.expected, crd);
     if (reason !== undefined) {
       this.#break(reason);
       throw reason;

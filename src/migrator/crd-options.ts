@@ -27,6 +27,17 @@ export function withStatusOf(context: RunContext, crd: CustomResourceDefinition)
   return context;
 }
 
+/**
+ * How a run writes the objects of a CRD: its context as {@link withStatusOf} has it, and what converts managedFields.
+ * @throws as {@link withStatusOf} and {@link conversionOf}
+ */
+export function waysOf(
+  context: RunContext,
+  crd: CustomResourceDefinition,
+): { readonly context: RunContext; readonly conversion: FieldsConversion | undefined } {
+  return { context: withStatusOf(context, crd), conversion: conversionOf(context.options, crd) };
+}
+
 /** @throws {KsvmError} ResourceNotMigratable where a run that is for CRDs alone is to migrate a built-in resource. */
 export function assertOfCrd(
   { convertsFields, subresource }: Pick<MigrationOptions, "convertsFields" | "subresource">,

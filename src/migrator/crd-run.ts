@@ -159,10 +159,12 @@ export class CrdRun {
   #monitor(expected: CrdExpectation, crd: CustomResourceDefinition): CrdMonitor {
     const prunes = this.#foreignPrunes;
     const onBroken = (reason: unknown): void => this.#abort.abort(reason);
-    const onSeen = (seen: CustomResourceDefinition): void => prunes.saw(seen);
-    const monitor = new CrdMonitor({ ...this.#context, expected, followed: crd, onBroken, onSeen });
-    this.#schemas.letChange = () => monitor.letSchemasChange();
-    prunes.judge = (seen) => monitor.judge(seen);
+    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken, onSeen: (seen) => prunes.saw(seen) });
+    prunes.judge = (seen) => {
+      monitor.judge(seen);
+      this.#schemas.judge(seen);
+    };
+    this.#schemas.followed = crd;
     this.#parts.cleanup.defer("stop watching the CRD", "nothing is left to do", () => monitor.stop());
     monitor.start(crd);
     return monitor;
@@ -204,6 +206,7 @@ export class CrdRun {
       },
       onObject: report,
     });
+    this.#schemas.isResumed = () => pass.isResumed;
     await politely(this.#context, served.resource, () => pass.run());
     return pass.isResumed;
   }

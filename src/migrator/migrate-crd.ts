@@ -7,6 +7,7 @@ import { Cleanup } from "../retry/cleanup.ts";
 import { CrdRun, type CrdRunParts } from "./crd-run.ts";
 import { assertNotForeign } from "../freeze/freeze.ts";
 import type { GuardedCrd } from "../freeze/guard.ts";
+import { waysOf } from "./crd-options.ts";
 import { chooseGuard, explainUnseenGuard } from "./choose-guard.ts";
 import { hasLeftovers, removeCheckpointKey, removeLeftovers } from "../freeze/leftovers.ts";
 import { writtenByCrd } from "../resources/request-resource.ts";
@@ -57,7 +58,7 @@ export async function migrateCrd(context: RunContext, crd: CustomResourceDefinit
       const renew = (): Promise<void> => lease.renew(context.signal);
       const current = await removeLeftovers({ ...context, client, renew }, crdName, lease.key);
       // Kubernetes' own migrator may have pruned it since it was found.
-      const run = await unlessPruneProven(context, current);
+      const { context: run } = waysOf(await unlessPruneProven(context, current), current);
       if (!isDue(run.options, current)) {
         [isDone, keepCheckpoint] = [true, false];
         await removeCheckpointKey({ ...context, client }, crdName);

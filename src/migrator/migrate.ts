@@ -13,7 +13,8 @@ import { crdCreated } from "./listed-storage.ts";
 import { servedByCrd, writtenByCrd } from "../resources/request-resource.ts";
 import type { MigrationResult } from "./result.ts";
 import type { RunContext } from "./run-context.ts";
-import { assertOfCrd, conversionOf, withStatusOf } from "./crd-options.ts";
+import { assertOfCrd, waysOf } from "./crd-options.ts";
+import { hasLeftovers } from "../freeze/leftovers.ts";
 import { unlessPruneProven } from "./doubted-prune.ts";
 
 /**
@@ -34,12 +35,27 @@ export async function migrate(context: RunContext, name: string): Promise<Migrat
     const builtIn = await retrier.run(() => findResource(client, name, { signal }), signal);
     return options.dryRun ? dryRun(context, builtIn) : migrateWithoutCrd(context, name, builtIn);
   }
-  const run = withStatusOf(await unlessPruneProven(context, crd), crd);
-  const conversion = conversionOf(run.options, crd);
-  if (options.dryRun) {
-    return isDue(run.options, crd) ? dryRun(run, writtenByCrd(crd), conversion) : nothingToDo(crd);
+  const run = await unlessPruneProven(context, crd);
+  if (!options.dryRun && options.crdMode !== "rewrite") {
+    return migrateFrozen(run, crd);
   }
-  return options.crdMode === "rewrite" ? migrateBuiltIn(run, servedByCrd(crd), crd) : migrateCrd(run, crd);
+  const { context: ready, conversion } = waysOf(run, crd);
+  if (options.dryRun) {
+    return isDue(ready.options, crd) ? dryRun(ready, writtenByCrd(crd), conversion) : nothingToDo(crd);
+  }
+  return migrateBuiltIn(ready, servedByCrd(crd), crd);
+}
+
+/** Whatever keeps a run from writing, it takes off first what a dead run left. */
+async function migrateFrozen(context: RunContext, crd: CustomResourceDefinition): Promise<MigrationResult> {
+  try {
+    waysOf(context, crd);
+  } catch (refusal) {
+    if (!(await hasLeftovers(context, crd))) {
+      throw refusal;
+    }
+  }
+  return migrateCrd(context, crd);
 }
 
 /** The run looks for the CRD while it writes; giving its Lease up may take long. */

@@ -29,6 +29,9 @@ export class Witness {
 
   /** {@link noOpWrite}, and what its answer shows. */
   readonly write: typeof noOpWrite = async (transport, resource, object, options) => {
+    if (options.dryRun === true) {
+      return noOpWrite(transport, resource, object, options);
+    }
     const sent = object as ListedObject;
     let isSent = false;
     const onSend = (): void => void (isSent = true);

@@ -259,6 +259,18 @@ await tap.test(
 );
 
 await tap.test(
+  "a CA that is published is kept where the certificate lacks the host by which API servers call",
+  async (t) => {
+    const { options, published, stored } = setting(CURRENT, [served.certPem], true);
+    const host = { calledBy: "b.example.com", extraNames: ["b.example.com"] };
+    const settings = { ...SETTINGS, ...host, replicaDwellMs: 90_000 };
+    t.match(await ensureCertificates({ ...options, settings }), { state: "waiting", reason: /^the replicas/ });
+    t.same(published().toSorted(), [old.certPem, served.certPem].toSorted(), "replicas turn that certificate down");
+    t.ok(stored("ca.crt").includes(served.certPem));
+  },
+);
+
+await tap.test(
   "replicas have their dwell time once the CA that signs has signed in the place of another one",
   async (t) => {
     const byNext = await issueServing({ ca: next, now, lifetimeMs: 90 * DAY_MS, ...names });

@@ -2,7 +2,13 @@ import forge from "node-forge";
 import tap from "tap";
 import { caBundleOf, casBesides, publishedBundleOf, trustsAll } from "../../src/certs/ca-bundle.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
-import { certificatesIn, contentsOf, factsOf, type SecretObject } from "../../src/certs/secret-contents.ts";
+import {
+  certificatesIn,
+  contentsOf,
+  factsOf,
+  isPairOfItsOwn,
+  type SecretObject,
+} from "../../src/certs/secret-contents.ts";
 import { namesIn } from "../../src/certs/service-names.ts";
 import { changeOf } from "../../src/certs/rotation-writes.ts";
 import { signed } from "./signed-certificate.ts";
@@ -59,6 +65,18 @@ await tap.test("factsOf() says why API servers call no replica by a certificate,
     const { pem, keys } = await signed("webhook", { ...validity, isForClients });
     t.equal(flawOf({ ...TEXTS, "tls.crt": pem, "tls.key": forge.pki.privateKeyToPem(keys.privateKey) }, "b"), flaw);
   }
+});
+
+function inNamespace(texts: Record<string, string>, namespace: string): boolean {
+  return isPairOfItsOwn(secretOf(texts, { metadata: { name: "tls", namespace } }));
+}
+
+await tap.test("isPairOfItsOwn() is whether a Secret does not contradict its own pair", (t) => {
+  t.ok(inNamespace(TEXTS, "b"));
+  t.notOk(inNamespace(TEXTS, "another"), "it was issued for another installation");
+  t.notOk(inNamespace({ ...TEXTS, "ca.crt": next.certPem }, "b"), "another CA signed it");
+  t.ok(inNamespace({ ...TEXTS, "tls.crt": "nonsense" }, "b"), "what uses it says what is wrong with it");
+  t.end();
 });
 
 await tap.test("casBesides() keeps no CA that is large, and one that is valid by either clock", async (t) => {

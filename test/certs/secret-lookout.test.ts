@@ -11,13 +11,19 @@ import { ManualClock } from "../manual-clock.ts";
 const HALF_A_MINUTE = 30_000;
 // As the clock of the test has it.
 const now = new Date("2026-01-01T00:00:00Z");
-const issue = (lifetimeMs: number, name = "localhost") =>
-  issueSelfSigned({ dnsNames: [name], ipAddresses: [], now, lifetimeMs });
-const [kept, other, short, foreign] = await Promise.all([
+const issue = (lifetimeMs: number, ...dnsNames: readonly string[]) =>
+  issueSelfSigned({
+    dnsNames: dnsNames.length > 0 ? dnsNames : ["localhost", "ksvm-webhook.ns.svc"],
+    ipAddresses: [],
+    now,
+    lifetimeMs,
+  });
+const [kept, other, short, foreign, moved] = await Promise.all([
   issue(86_400_000),
   issue(86_400_000),
   issue(HALF_A_MINUTE),
   issue(86_400_000, "ksvm-webhook.another.svc"),
+  issue(86_400_000, "localhost", "ksvm-webhook.another.svc"),
 ]);
 
 /** What an API server answers about the Secret: its data and its resourceVersion, or a status. */
@@ -84,6 +90,7 @@ const losses: readonly [what: string, answer: Answer, wakes: number][] = [
   ["lost the CA of its pair", { ...kept, caPem: other.caPem, resourceVersion: "10" }, 1],
   ["has a pair that has expired", { ...short, resourceVersion: "10" }, 1],
   ["is that of another installation", { ...foreign, resourceVersion: "10" }, 1],
+  ["is that of another namespace that is called by the same host", { ...moved, resourceVersion: "10" }, 1],
   ["lost the pair of another program", { caPem: kept.caPem, owner: "other", resourceVersion: "10" }, 0],
   ["is older than it was", { ...FULL, resourceVersion: "8" }, 1],
   ["was written", { ...FULL, resourceVersion: "10" }, 0],

@@ -318,6 +318,13 @@ await tap.test("replicas take nothing from a Secret that another owner filled", 
   await systemClock.sleep(1_500);
   t.equal(cluster.served[0]?.current?.certPem, good.pair.certPem);
   t.equal(cluster.caBundle, good.caBundle);
+  cluster.secrets.push(cluster.secrets[0]);
+  cluster.earlier = await issueServing(CALLED);
+  const stopOther = startPart(cluster, 1);
+  t.teardown(stopOther);
+  await systemClock.sleep(1_500);
+  t.equal(cluster.served[1]?.current, undefined, "nor is the Secret of an earlier version taken in its place");
+  t.equal(cluster.caBundle, good.caBundle);
 });
 
 /** Of another CA, and expired an hour ago. */

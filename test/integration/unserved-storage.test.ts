@@ -116,6 +116,11 @@ parallel("a run that may write nothing lifts the freeze of a dead run all the sa
   await leaveFreeze(cluster, none, `kube-system/ksvm-migrate.${none.name}`);
   t.match(await cluster.migrate([none.name]), { code: 1, stderr: /serves no version/ });
   await assertNoTraces(t, cluster, none);
+
+  await leaveFreeze(cluster, none, `kube-system/ksvm-migrate.${none.name}`);
+  const viaStatus = await cluster.migrate([none.name, "--via=status"]);
+  t.match(viaStatus, { code: 1, stderr: /serves no version|has no status subresource/ });
+  await assertNoTraces(t, cluster, none);
 });
 
 parallel("migrate goes through a served version that has all fields of the storage version", async (t) => {

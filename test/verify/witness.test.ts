@@ -121,3 +121,28 @@ await tap.test("mayHaveWritten() is false where the API server refused", async (
   t.notOk(mayHaveWritten(answered(500, 'Internal error occurred: failed calling webhook "a.b": EOF')));
   t.notOk(mayHaveWritten(answered(500, 'admission webhook "a.b" denied the request: no')));
 });
+
+await tap.test("Witness takes no dry run for a write", async (t) => {
+  const told: NotCurrent[] = [];
+  const witness = new Witness((found) => told.push(found));
+  let answer: ListedObject | Error = LOST;
+  const readBytes = async ({ onSend }: ApiRequest): Promise<unknown> => {
+    onSend?.();
+    if (answer instanceof Error) throw answer;
+    return { body: answer };
+  };
+  const transport = { server: "https://a", readBytes } as unknown as Transport;
+  const send = (sent: ListedObject, dryRun: boolean): Promise<unknown> =>
+    witness.write(transport, RESOURCE, sent, { dryRun, signal: SIGNAL }).catch(() => undefined);
+  await send(object("5"), true);
+  answer = object("7");
+  await send(object("7"), false);
+  t.equal(witness.count, 0, "a dry run without an answer");
+  answer = LOST;
+  await send(object("7"), false);
+  answer = object("7");
+  await send(object("7"), true);
+  answer = object("9");
+  await send(object("9"), false);
+  t.same(told, [{ ...NAMED, doubt: "no answer" }], "the answer to a dry run says nothing of an earlier write");
+});

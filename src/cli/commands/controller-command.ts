@@ -10,7 +10,7 @@ import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { webhookSettingsOf } from "./webhook-command.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
-import { assertLifetimes, furtherNamesOf, takeOverFrom } from "../flags/certificate-flags.ts";
+import { assertLifetimes, calledBy, furtherNamesOf, takeOverFrom } from "../flags/certificate-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
@@ -72,6 +72,7 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
     webhook: webhookSettingsOf(flags),
     certificates: {
       ...flags,
+      calledBy: calledBy(flags),
       extraNames: furtherNamesOf(flags),
       apiServerDwellMs: flags.apiserverDwellMs,
       secret: flags.certSecret,

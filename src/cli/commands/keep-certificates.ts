@@ -10,6 +10,7 @@ import { connect } from "../shared/connect.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import {
   assertLifetimes,
+  calledBy,
   furtherNamesOf,
   ISSUE_FLAGS,
   SECRET_FLAGS,
@@ -82,6 +83,7 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
     const result = await ensureCertificates({
       settings: {
         ...flags,
+        calledBy: calledBy(flags),
         extraNames: furtherNamesOf(flags),
         takeOverFrom: takeOverFrom(flags.secret),
         apiServerDwellMs: flags.apiserverDwellMs,

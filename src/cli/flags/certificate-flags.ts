@@ -7,7 +7,7 @@ import {
 } from "../../certs/rotation-plan.ts";
 import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../certs/lifetimes.ts";
 import { KsvmError } from "../../errors.ts";
-import { DEFAULT_CLUSTER_DOMAIN } from "../../certs/service-names.ts";
+import { DEFAULT_CLUSTER_DOMAIN, hostIn } from "../../certs/service-names.ts";
 import { parseAddresses, parseNames, parseWebhookUrl } from "./address-parsers.ts";
 import type { FlagsOf, FlagTable } from "./flag.ts";
 import { duration, optional, value } from "./kinds.ts";
@@ -86,16 +86,17 @@ export const ISSUE_FLAGS = {
   }),
 } satisfies FlagTable;
 
+/** The host by which API servers call the webhook, where a user chose a URL. */
+export function calledBy({ webhookUrl }: Pick<FlagsOf<typeof WEBHOOK_URL_FLAGS>, "webhookUrl">): string | undefined {
+  return webhookUrl === undefined ? undefined : hostIn(webhookUrl);
+}
+
 /** The further names of the serving certificate: a webhook that is called by a URL must be valid for the host in it. */
 export function furtherNamesOf({
   extraNames = [],
   webhookUrl,
 }: Pick<FlagsOf<typeof ISSUE_FLAGS & typeof WEBHOOK_URL_FLAGS>, "extraNames" | "webhookUrl">): readonly string[] {
-  if (webhookUrl === undefined) {
-    return extraNames;
-  }
-  const { hostname: host } = new URL(webhookUrl);
-  return [...new Set([...extraNames, host.replace(/^\[(.*)\]$/, "$1")])];
+  return webhookUrl === undefined ? extraNames : [...new Set([...extraNames, hostIn(webhookUrl)])];
 }
 
 type Lifetimes = Pick<
