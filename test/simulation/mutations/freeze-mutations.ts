@@ -378,7 +378,7 @@ export const FREEZES: readonly Mutation[] = [
     edits: [
       {
         file: "migrator/followed-schemas.ts",
-        from: "if (!this.#isListed || this.#converts) {",
+        from: "if (this.#converts || !(this.#isListed || this.isResumed())) {",
         to: "if (this.#converts) {",
       },
     ],
