@@ -59,6 +59,8 @@ export class SecretSource implements CertificateSource {
   /** Whether the Secret itself had a pair, ever. */
   #hasPair = false;
   #toldMissing = false;
+  /** The last resourceVersion at which the Secret was said to be another owner's. */
+  #toldForeign: string | undefined = "";
   #signal = new AbortController().signal;
   /** What was turned down; it may be valid in a second. */
   #turnedDown: ServingPair | undefined;
@@ -155,10 +157,13 @@ export class SecretSource implements CertificateSource {
     this.#hasPair ||= hasPair;
   }
 
-  /** @returns whether it has a pair */
+  /** @returns whether it has a pair, or is another owner's */
   #serve(secret: SecretObject, isEarlier: boolean): boolean {
     const { certificate, isForeign, isWhole, logger, onSecret, ref } = this.#options;
     if (isForeign?.(secret) === true) {
+      const { resourceVersion } = secret.metadata;
+      if (resourceVersion === this.#toldForeign) return true;
+      this.#toldForeign = resourceVersion;
       logger.warn(
         { secret: `${ref.namespace}/${ref.name}` },
         "Another owner filled the Secret of the serving certificate; nothing of it is used",

@@ -7,6 +7,7 @@ import {
 } from "../api/crd.ts";
 import type { JsonObject } from "../api/json-fields.ts";
 import { prunedFields, schemaOf } from "../api/pruned-fields.ts";
+import { lostDefaults } from "../api/schema-defaults.ts";
 import { OWNER_ANNOTATION } from "../api/names.ts";
 import { hasFreezeAnnotation } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
@@ -94,8 +95,9 @@ function brokenVersions(expected: CrdExpectation, crd: CustomResourceDefinition)
 }
 
 /**
- * The error where a CRD has fields that it had not when all API servers were shown to follow it; `undefined` where it has none. It counts as long as the run
- * may write an object that another client has written since: an API server that is behind would drop such a field.
+ * The error where an API server that still follows `followed` would change an object that was written by the schemas of `crd`: it prunes fields that
+ * are new, and writes defaults that are gone. `undefined` where it would not. It counts as long as the run may write an object that another client has
+ * written since.
  */
 export function brokenSchemas(
   followed: CustomResourceDefinition,
@@ -104,17 +106,24 @@ export function brokenSchemas(
   const { name } = crd.metadata;
   const [before, after] = [followed.spec, crd.spec];
   const keepsMore = after["preserveUnknownFields"] === true && before["preserveUnknownFields"] !== true;
-  const [field] = keepsMore ? ["*"] : before.versions.flatMap((version) => newFieldsOf(version.name, before, after));
-  if (field === undefined) {
+  const [change] = keepsMore
+    ? ["it keeps unknown fields now"]
+    : before.versions.flatMap((version) => changesOf(version.name, before, after));
+  if (change === undefined) {
     return undefined;
   }
-  const text = `its schema has a new field, ${field}, which an API server that is behind would drop`;
+  const text = `its schema changed, and an API server that is behind would change objects: ${change}`;
   return new StartAgain("NotConverged", `Cannot continue with "${name}": ${text}; nothing was pruned, run again`);
 }
 
 type Spec = CustomResourceDefinition["spec"];
 
-function newFieldsOf(version: string, before: Spec, after: Spec): readonly string[] {
+function changesOf(version: string, before: Spec, after: Spec): readonly string[] {
   const [old, now] = [before, after].map(({ versions }) => schemaOf(versions, version));
-  return isDeepStrictEqual(old, now) ? [] : prunedFields(old, now);
+  return isDeepStrictEqual(old, now)
+    ? []
+    : [
+        ...prunedFields(old, now).map((field) => `${field} is new`),
+        ...lostDefaults(old, now).map((field) => `the default of ${field} is gone`),
+      ];
 }

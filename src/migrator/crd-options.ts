@@ -21,7 +21,7 @@ export function withStatusOf(context: RunContext, crd: CustomResourceDefinition)
     const { version } = crdResourceOf(crd);
     throw new KsvmError(
       "ResourceNotMigratable",
-      `Cannot migrate "${name}" with --via=status: version "${version}" of the CRD has no status subresource; nothing was changed`,
+      `Cannot migrate "${name}" with --via=status: version "${version}" of the CRD has no status subresource`,
     );
   }
   return context;

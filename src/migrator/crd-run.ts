@@ -159,12 +159,15 @@ export class CrdRun {
   #monitor(expected: CrdExpectation, crd: CustomResourceDefinition): CrdMonitor {
     const prunes = this.#foreignPrunes;
     const onBroken = (reason: unknown): void => this.#abort.abort(reason);
-    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken, onSeen: (seen) => prunes.saw(seen) });
-    prunes.judge = (seen) => {
-      monitor.judge(seen);
-      this.#schemas.judge(seen);
+    const onSeen = (seen: CustomResourceDefinition): void => {
+      prunes.saw(seen);
+      this.#schemas.saw(seen);
     };
-    this.#schemas.followed = crd;
+    const monitor = new CrdMonitor({ ...this.#context, expected, onBroken, onSeen });
+    prunes.judge = (seen) => monitor.judge(seen);
+    // What is under way then may be written by an API server that is behind, too.
+    this.#schemas.onBroken = onBroken;
+    this.#schemas.saw(crd);
     this.#parts.cleanup.defer("stop watching the CRD", "nothing is left to do", () => monitor.stop());
     monitor.start(crd);
     return monitor;
@@ -208,6 +211,7 @@ export class CrdRun {
     });
     this.#schemas.isResumed = () => pass.isResumed;
     await politely(this.#context, served.resource, () => pass.run());
+    this.#schemas.written();
     return pass.isResumed;
   }
 

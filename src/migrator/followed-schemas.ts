@@ -3,6 +3,10 @@ import { brokenSchemas } from "../freeze/crd-expectation.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import type { ForeignPrunes } from "./foreign-prunes.ts";
 import type { ObjectReads } from "./rewrite/rewrite-context.ts";
+import type { StartAgain } from "../retry/start-again.ts";
+
+/** So many changes of a CRD while API servers settle are kept in mind: each takes as much memory as the CRD. */
+const MAX_FOLLOWED = 15;
 
 /**
  * An API server that has not followed a schema of a CRD prunes the fields that are new in it when it writes an object. So each object that a run with a
@@ -15,8 +19,10 @@ import type { ObjectReads } from "./rewrite/rewrite-context.ts";
 export class FollowedSchemas implements ObjectReads {
   readonly #prunes: ForeignPrunes;
   readonly #converts: boolean;
-  /** The CRD that every API server was shown to follow. */
-  followed: CustomResourceDefinition | undefined;
+  /** The CRD with each schema since every API server was shown to follow it, until the first list: one that is behind may have any of them. */
+  #followed: readonly CustomResourceDefinition[] = [];
+  /** Called with the reason why nothing may be written any more. @default nobody asks */
+  onBroken: (reason: StartAgain) => void = () => undefined;
   /** Whether the watermark is that of an earlier attempt. */
   isResumed: () => boolean = () => false;
   #isListed = false;
@@ -24,7 +30,7 @@ export class FollowedSchemas implements ObjectReads {
   #isJudging = false;
 
   /**
-   * @param prunes looks at the CRD, and has {@link judge} judge what a look shows
+   * @param prunes looks at the CRD, and what a look shows is told to {@link saw}
    * @param converts whether the run converts managedFields
    */
   constructor(prunes: ForeignPrunes, converts: boolean) {
@@ -44,12 +50,31 @@ export class FollowedSchemas implements ObjectReads {
     }
   }
 
-  /** Takes note of the CRD as a look shows it. @throws {StartAgain} where an API server may prune what the run writes */
-  judge(crd: CustomResourceDefinition): void {
-    const broken = this.#isJudging && this.followed !== undefined ? brokenSchemas(this.followed, crd) : undefined;
+  /**
+   * Takes note of the CRD as the run sees it; the first one is what every API server was shown to follow.
+   * @throws {StartAgain} where an API server may change what the run writes
+   */
+  saw(crd: CustomResourceDefinition): void {
+    if (!this.#isListed && !this.#isJudging) {
+      this.#note(crd);
+      return;
+    }
+    const broken = this.#isJudging ? this.#brokenBy(crd) : undefined;
     if (broken !== undefined) {
+      this.onBroken(broken);
       throw broken;
     }
+  }
+
+  #note(crd: CustomResourceDefinition): void {
+    const { generation } = crd.metadata;
+    if (!this.#followed.some((one) => one.metadata.generation === generation)) {
+      this.#followed = [...this.#followed.slice(-MAX_FOLLOWED), crd];
+    }
+  }
+
+  #brokenBy(crd: CustomResourceDefinition): StartAgain | undefined {
+    return this.#followed.map((one) => brokenSchemas(one, crd)).find((broken) => broken !== undefined);
   }
 
   /** The run writes no object of the first page, or of each where it converts, before a look that begins after it read that page. */
@@ -59,6 +84,11 @@ export class FollowedSchemas implements ObjectReads {
       this.#prunes.outdate();
     }
     this.#isListed = true;
+  }
+
+  /** The run writes no object any more. */
+  written(): void {
+    this.#isJudging = false;
   }
 
   /** Resolves once the run may write an object that it has read again. @throws as `ForeignPrunes.passed()` */
