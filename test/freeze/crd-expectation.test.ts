@@ -132,7 +132,11 @@ await tap.test(
     t.equal(brokenSchemas(frozen(), frozen({ versions: ["v1", "v2+", "v3"] })), undefined, "a new version");
     const defaulted = { a: { type: "string", default: "x" } };
     t.match(brokenSchemas(withSchema(defaulted), withSchema(one)), { message: /the default of spec\.a is gone/ });
-    t.equal(brokenSchemas(withSchema(one), withSchema(defaulted)), undefined, "a new one is what each API server writes later");
+    t.equal(
+      brokenSchemas(withSchema(one), withSchema(defaulted)),
+      undefined,
+      "a new one is what each API server writes later",
+    );
     const kept = frozen();
     const keepsMore = { ...kept, spec: { ...kept.spec, preserveUnknownFields: true } };
     t.ok(brokenSchemas(kept, keepsMore) instanceof StartAgain);
