@@ -10,7 +10,7 @@ import type { MigrationOptions, RunContext } from "./run-context.ts";
  * there is one.
  * @throws {KsvmError} ResourceNotMigratable where the run is to write through the status subresource, and there is none.
  */
-export function withStatusOf(context: RunContext, crd: CustomResourceDefinition): RunContext {
+function withStatusOf(context: RunContext, crd: CustomResourceDefinition): RunContext {
   const { subresource } = context.options;
   const { name } = crd.metadata;
   if (subresource === undefined) {

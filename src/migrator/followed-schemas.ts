@@ -55,7 +55,7 @@ export class FollowedSchemas implements ObjectReads {
    * @throws {StartAgain} where an API server may change what the run writes
    */
   saw(crd: CustomResourceDefinition): void {
-    if (!this.#isListed && !this.#isJudging) {
+    if (!this.#isListed) {
       this.#note(crd);
       return;
     }
