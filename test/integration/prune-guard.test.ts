@@ -35,6 +35,10 @@ async function denialOf(kind: TestKind, api?: ApiClient): Promise<string | undef
   }
 }
 
+function isOfAnInvalidVersion(error: unknown): boolean {
+  return error instanceof ApiError && error.message.includes("request to convert CR from an invalid group/version");
+}
+
 async function enable(kind: TestKind, ...flags: readonly string[]): Promise<void> {
   const { code, stderr } = await cluster.ksvm(["guard", "enable", ...flags]);
   if (code !== 0) throw new Error(stderr);
@@ -54,7 +58,9 @@ await t.test("without the guard a prune by another tool loses the objects", asyn
   await cluster.setVersions(kind, { storage: "v1", versions: ["v1"] });
   t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
   const read = (): Promise<unknown> => cluster.api.get(kind.resource("v1"), { name: "w0", namespace: "default" });
-  await t.rejects(read(), /request to convert CR from an invalid group\/version/);
+  // The handler of the CRD lags behind the CRD (kubernetes#130235): it reads v1alpha1 until it has the new versions.
+  const isLost = (): Promise<boolean> => read().then(() => false, isOfAnInvalidVersion);
+  await eventually(isLost, "the objects cannot be read");
 });
 
 await t.test(
