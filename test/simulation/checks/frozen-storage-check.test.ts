@@ -1,18 +1,24 @@
 import tap from "tap";
+import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
+import { leaseNameOf } from "../../../src/lease/lease-acquire.ts";
 import { SimEtcd } from "../model/etcd.ts";
 import type { ModelObject } from "../model/model-object.ts";
 import type { ModelRequest } from "../model/types.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import type { ApiServerNode } from "../world/api-server-node.ts";
+import { CRDS } from "../world/user-actions.ts";
 import type { World } from "../world/world.ts";
 import { FrozenStorageCheck } from "./frozen-storage-check.ts";
 
 const KIND: KindPlan = { plural: "widgets", versions: ["v1alpha1", "v1"], createdIn: "v1alpha1", objects: 1 };
 const OTHER: KindPlan = { ...KIND, plural: "gadgets" };
 const CONTROLLER = "ksvm-0-0";
+const NEXT_LEADER = "ksvm-1-0";
 const MINUTE_MS = 60_000;
+
+const processOf = (name: string) => ({ name, isPaused: false, wokeAfter: () => Number.NEGATIVE_INFINITY });
 
 /** A CRD that a controller has frozen, its objects, and what the check says. */
 function checked() {
@@ -25,15 +31,15 @@ function checked() {
   const witnesses: World["witnesses"] = [];
   const leaving: ApiServerNode[] = [];
   const requests: { since?: number } = {};
-  const process = { name: CONTROLLER, isPaused: false, wokeAfter: () => Number.NEGATIVE_INFINITY };
+  const cluster: { etcd: SimEtcd; onRequest: unknown; onExchange: World["cluster"]["onExchange"] } = {
+    etcd,
+    onRequest: (told: (request: ModelRequest) => void) => void (follower.sent = told),
+    onExchange: () => () => undefined,
+  };
   const world = {
-    cluster: {
-      etcd,
-      onRequest: (told: (request: ModelRequest) => void) => void (follower.sent = told),
-      onExchange: () => () => undefined,
-    },
+    cluster,
     plan: { kinds: [KIND, OTHER] },
-    programs: [{ process, endText: undefined }],
+    programs: [CONTROLLER, NEXT_LEADER].map((name) => ({ process: processOf(name), endText: undefined })),
     settings: { options: { maxFreezeIdleMs: 5 * MINUTE_MS } },
     schedule,
     witnesses,
@@ -68,17 +74,28 @@ function checked() {
       const told = { type: "converged", apiServers: [] } as const;
       for (const witness of witnesses) witness({ name: CONTROLLER } as never).told(told);
     },
+    /** A process takes the Lease of the run on the CRD, or renews it. */
+    take: (by: string): void =>
+      put(by, `/registry/leases/${SYSTEM_NAMESPACE}/${leaseNameOf(crdNameOf(KIND))}`, {
+        metadata: {},
+        spec: { holderIdentity: `${by}_1/1`, leaseDurationSeconds: 120 },
+      }),
+    /** A request of a process for the CRD fails. */
+    fail: (by: string): void => {
+      const request = { method: "PATCH", path: `${CRDS}/${crdNameOf(KIND)}`, query: new URLSearchParams() };
+      cluster.onExchange(request as ModelRequest, { name: by } as never)({ status: 500 } as never);
+    },
     violations,
     /** The controller sends a write of an object, whatever comes of it. */
     send: (): void => {
       const path = "/apis/sim.example.com/v1/namespaces/default/widgets/widgets-0";
       follower.sent?.({ method: "PATCH", path, query: new URLSearchParams(), headers: {}, body: "", user: CONTROLLER });
     },
-    /** A minute passes, for each of these times. */
+    /** A minute passes, for each of these times; at its end the check looks. */
     pass: (minutes: number, each: (minute: number) => void = () => undefined): void => {
       for (let minute = 0; minute < minutes; minute++) {
-        each(minute);
         schedule.now += MINUTE_MS;
+        each(minute);
         next.look?.();
       }
     },
@@ -94,6 +111,35 @@ await tap.test("a controller that writes no object lifts its freeze after --max-
   t.match(violations, [/^freeze: ksvm-0-0 keeps that of widgets.sim.example.com, and does not get on$/]);
   t.end();
 });
+
+/** What is said of a freeze that stays for 20 minutes, while requests of one process fail, and one has the Lease. */
+function violationsOfKept({ holder, failing }: { holder?: string; failing: string }): readonly string[] {
+  const { fail, pass, send, take, violations } = checked();
+  send();
+  pass(20, () => {
+    if (holder !== undefined) take(holder);
+    fail(failing);
+  });
+  return violations;
+}
+
+await tap.test(
+  "a freeze that the next leader cannot take off either is not held against the run that put it on",
+  (t) => {
+    t.same(violationsOfKept({ holder: NEXT_LEADER, failing: NEXT_LEADER }), []);
+    t.match(
+      violationsOfKept({ failing: NEXT_LEADER }),
+      [/does not get on/],
+      "one that does not have the Lease has nothing to take off",
+    );
+    t.match(
+      violationsOfKept({ holder: NEXT_LEADER, failing: "ksvm-2-0" }),
+      [/does not get on/],
+      "requests of others say nothing",
+    );
+    t.end();
+  },
+);
 
 await tap.test("the time of a controller begins with its first write of an object", (t) => {
   const { pass, send, violations } = checked();

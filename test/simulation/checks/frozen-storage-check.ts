@@ -5,7 +5,6 @@ import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
-import { CRDS } from "../world/user-actions.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import type { ModelRequest } from "../model/types.ts";
 import { currentRequestSince, currentServer, currentWriter } from "../world/api-server-node.ts";
@@ -13,6 +12,8 @@ import { crdNameOf, GROUP, objectsPrefixOf } from "../world/kinds.ts";
 import type { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import type { Check } from "./check.ts";
+import { CrdRequests } from "./crd-requests.ts";
+import { LeaseHolders } from "./lease-holders.ts";
 
 /** A freeze that is on, as etcd tells of it. */
 interface Freeze {
@@ -57,8 +58,8 @@ const STEPS: ReadonlySet<MigrationEvent["type"]> = new Set([
 /**
  * What a freeze is for, and what it must not become. While a run rests on its freeze the storage version stays, unless others
  * write what guards it. One that others put on is not touched, whichever owner ksvm reads from it. And a run that does not get on
- * takes its freeze off after `--max-freeze-idle`, whatever it is that holds it up; but not as long as it stands still, or its
- * requests for CRDs fail or have no answer yet.
+ * takes its freeze off after `--max-freeze-idle`, whatever it is that holds it up; but not as long as it stands still, or requests
+ * for CRDs fail, its own or those of the run that came after it, or as its own have no answer yet.
  */
 export class FrozenStorageCheck implements Check {
   readonly name = "frozen storage";
@@ -73,8 +74,8 @@ export class FrozenStorageCheck implements Check {
   readonly #progress = new Map<string, number>();
   /** How many objects were done, and did not fail, when it told last. */
   readonly #done = new Map<string, number>();
-  /** How many requests for CRDs a program has under way, and when one failed last. */
-  readonly #crdRequests = new Map<string, { underWay: number; failedAt: number }>();
+  readonly #crdRequests: CrdRequests;
+  readonly #holders: LeaseHolders;
 
   /**
    * @param writer as `FreezesCheck` has it
@@ -90,6 +91,8 @@ export class FrozenStorageCheck implements Check {
     this.#since = since;
     this.#writer = writer;
     this.#server = server;
+    this.#crdRequests = new CrdRequests(world);
+    this.#holders = new LeaseHolders(world, writer);
     const { etcd } = world.cluster;
     const crds = world.plan.kinds.map((kind) => ({ name: crdNameOf(kind), prefix: objectsPrefixOf(kind) }));
     const guards = new Map([[WEBHOOK, WEBHOOK], ...crds.flatMap(({ name }) => policiesOf(name))]);
@@ -100,7 +103,6 @@ export class FrozenStorageCheck implements Check {
       ended: () => undefined,
     }));
     world.cluster.onRequest((request) => this.#sent(request));
-    this.#followRequests();
     this.#lookAgain();
   }
 
@@ -114,28 +116,6 @@ export class FrozenStorageCheck implements Check {
     if (freeze?.by !== user) return;
     this.#proven(freeze);
     freeze.settlesSince = Number.NEGATIVE_INFINITY;
-  }
-
-  #followRequests(): void {
-    const { cluster, schedule } = this.#world;
-    const { onExchange } = cluster;
-    cluster.onExchange = (request, process) => {
-      const ended = onExchange(request, process);
-      // A run that proves its freeze is denied its dry-runs all the time.
-      const isNeeded = request.path.startsWith(CRDS) && !request.query.has("watch") && !request.query.has("dryRun");
-      if (!isNeeded) return ended;
-      const requests = this.#crdRequests.get(process.name) ?? { underWay: 0, failedAt: Number.NEGATIVE_INFINITY };
-      this.#crdRequests.set(process.name, requests);
-      requests.underWay++;
-      let isOver = false;
-      return (answer) => {
-        ended(answer);
-        if (isOver) return;
-        isOver = true;
-        requests.underWay--;
-        if (answer === undefined || answer.status >= 400) requests.failedAt = schedule.now;
-      };
-    };
   }
 
   #told(program: string, event: MigrationEvent): void {
@@ -258,7 +238,7 @@ export class FrozenStorageCheck implements Check {
         (program) => program?.process.name === by && program.endText === undefined,
       )?.process;
       if (process === undefined || this.#isHeldUp(process)) continue;
-      const failedAt = this.#crdRequests.get(by)?.failedAt ?? 0;
+      const failedAt = Math.max(...this.#liftersOf(name, by, now).map((one) => this.#crdRequests.failedAt(one)));
       // What users write or delete a run gets done: a `ksvm migrate` says so, and a controller does not.
       const othersAt = this.#done.has(by) ? 0 : doneByOthersAt;
       const progressAt = [by, `${by} ${name}`].map((one) => this.#progress.get(one) ?? 0);
@@ -269,7 +249,13 @@ export class FrozenStorageCheck implements Check {
 
   /** It cannot take a freeze off at this moment. */
   #isHeldUp({ isPaused, name }: SimProcess): boolean {
-    return isPaused || (this.#crdRequests.get(name)?.underWay ?? 0) > 0;
+    return isPaused || this.#crdRequests.areUnderWay(name);
+  }
+
+  /** Who has to take a freeze off: who put it on, and the next leader, whose run has the Lease of the CRD. */
+  #liftersOf(crd: string, by: string, now: number): readonly string[] {
+    const names = this.#world.programs.flatMap((program) => (program === undefined ? [] : [program.process.name]));
+    return [by, ...names.filter((name) => this.#holders.isHeldBy(name, crd, now))];
   }
 
   get #isByKsvm(): boolean {
