@@ -130,8 +130,11 @@ function isInVain(migration: MigrationFacts, shown: Shown): boolean {
   return isOurs && (state === "Failed" || (state === "Succeeded" && !proves(migration, shown)));
 }
 
+/** Which of two was tried for the same thing says its attempt: the clocks of API servers, by which both were created, differ and are set back. */
 function byAge(a: MigrationFacts, b: MigrationFacts): number {
-  return a.createdAt - b.createdAt || a.attempt - b.attempt;
+  const isForSame = a.hash !== undefined && a.hash === b.hash && a.storedVersions === b.storedVersions;
+  const later = a.attempt - b.attempt;
+  return (isForSame ? later : 0) || a.createdAt - b.createdAt || later;
 }
 
 function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "crdRecord"> {

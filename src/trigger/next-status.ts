@@ -48,6 +48,8 @@ export interface Situation {
   readonly firstSeen?: CrdRecord;
   /** Those of this resource. */
   readonly migrations: readonly MigrationFacts[];
+  /** Milliseconds since this process saw first that a migration had ended, by uid. @default none has just ended */
+  readonly endedForMs?: ReadonlyMap<string, number>;
   /** Milliseconds since the Unix epoch. */
   readonly now: number;
   /** Whether this process looked at the resource last, and not too long ago. @default false */

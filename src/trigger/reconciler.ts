@@ -16,6 +16,7 @@ import type { Observer } from "./observer.ts";
 import type { TriggerReport } from "./report.ts";
 import { OwnLooks } from "./own-looks.ts";
 import { retireStorageState } from "./retire.ts";
+import { SeenEnds } from "./seen-ends.ts";
 import type { SharedClock } from "../kube/server-clock.ts";
 import { StateReader } from "./state-reader.ts";
 import type { Observed } from "./survey.ts";
@@ -51,8 +52,6 @@ interface Seen {
 
 /** Between two looks at API servers that have not followed a CRD. */
 const CRD_LOOK_MS = 200;
-const CREATED_OFTEN =
-  "many migrations of it were created of late, so the next one comes later; another client may delete them";
 
 /** Brings StorageStates and migrations in line with what the API servers show, one resource after the other. */
 export class Reconciler {
@@ -65,6 +64,7 @@ export class Reconciler {
   readonly #sights: CrdSights;
   readonly #patience: CrdPatience;
   readonly #looks: OwnLooks;
+  readonly #ends: SeenEnds;
   readonly #waiting = new Map<string, string>();
   readonly #creations: CreationPace;
   #shared: ReadonlySet<string> = new Set();
@@ -78,6 +78,7 @@ export class Reconciler {
     this.#sights = options.sights;
     this.#patience = new CrdPatience(options.clock);
     this.#looks = new OwnLooks(options.clock);
+    this.#ends = new SeenEnds(options.clock);
     this.#states = new StateReader(options);
     this.#surveyLog = new SurveyLog(options.logger);
   }
@@ -102,7 +103,9 @@ export class Reconciler {
     this.#report = { polledAt: clock.now(), leftOut: observation.leftOut, unavailable: observation.unavailable };
     const names = new Set(observation.observed.map(({ name }) => name));
     this.#known = new Set([...names, ...observation.crds.keys()]);
-    [this.#sights, this.#patience, this.#looks].forEach((one) => one.keepOnly((name) => this.#known.has(name)));
+    [this.#sights, this.#patience, this.#looks, this.#ends].forEach((one) =>
+      one.keepOnly((name) => this.#known.has(name)),
+    );
     watch.polled(clock.now(), names);
     this.#options.onPoll?.(goneBy(observation));
     // What was not looked at since the last poll keeps its place before the others.
@@ -189,17 +192,19 @@ export class Reconciler {
     const { client, index, logger, crdMode, queue, sharedClock, watch } = this.#options;
     const { name } = observed;
     const now = sharedClock.now();
+    const migrations = index.of(name);
     const situation: Situation = {
       observed,
       state,
       ...(observed.crd === undefined ? {} : { firstSeen: this.#sights.saw(observed.crd) }),
-      migrations: index.of(name),
+      migrations,
+      endedForMs: this.#ends.saw(name, migrations),
       now,
       isFollowed: this.#looks.isRecent(name, state, now),
       staleAfterMs: HEARTBEAT_LIMIT_MS,
       crdMode,
     };
-    const decision = this.#paced(name, decide(situation));
+    const decision = this.#creations.paced(name, decide(situation));
     if (!isFresh && needsAnotherLook(decision, observed)) {
       queue.add(name);
       return;
@@ -219,12 +224,6 @@ export class Reconciler {
     if (observed.crd?.spentAllowanceAt !== undefined) {
       await removeAllowance(client, { ...observed.crd, resourceVersion: observed.crd.spentAllowanceAt }, signal);
     }
-  }
-
-  #paced(name: string, decision: Decision): Decision {
-    const lookAgainMs = decision.create === undefined ? 0 : this.#creations.dueInMs(name);
-    const { create: _later, ...rest } = decision;
-    return lookAgainMs === 0 ? decision : { ...rest, lookAgainMs, waiting: CREATED_OFTEN };
   }
 
   #remember(situation: Situation, decision: Decision): void {

@@ -30,7 +30,7 @@ export function retryDelayMs(attempt: number): number {
  */
 export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   const { migrations, now, observed } = situation;
-  const ended = migrations.toSorted((a, b) => endOf(a, now) - endOf(b, now));
+  const ended = migrations.toSorted((a, b) => endOf(a, situation) - endOf(b, situation));
   const failures = ended.filter(({ state }) => state === "Failed");
   const lifted = failures.findLast((one) => isLiftFinal(one, situation));
   if (lifted !== undefined) {
@@ -44,21 +44,23 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
   if (last === undefined) {
     return { kind: "now", attempt: 1 };
   }
-  const lookAgainMs = endOf(last, now) + delayAfter(last) - now;
+  const lookAgainMs = endOf(last, situation) + delayAfter(last) - now;
   return lookAgainMs > 0
     ? { kind: "wait", reason: describe(last, situation), lookAgainMs, mark: [] }
     : { kind: "now", attempt: Math.max(...inVain.map(({ attempt }) => attempt)) + 1 };
 }
 
-/** An end that is to come in more than this time is none, in milliseconds. What API servers tell as now is up to a second old. */
+/** A time that is to come in more than this is none of the past, in milliseconds. What API servers tell as now is up to a second old. */
 const MAX_AHEAD_MS = 60_000;
 
 /**
  * When it ended, as far as can be told. The end is by the clock of the replica that led then, which may be ahead or behind; the creation and
- * `now` are by API servers. Counted from now, an end that is still to come would never be over.
+ * `now` are by API servers, whose clocks differ and are set. Where all of that is still to come it ended when this process saw that first: counted from
+ * now, the wait would never be over, and by such a time it would take as long as the clock was ahead.
  */
-function endOf({ createdAt, endedAt }: MigrationFacts, now: number): number {
-  return endedAt - now > MAX_AHEAD_MS ? Math.min(createdAt, now) : Math.max(createdAt, endedAt);
+function endOf({ createdAt, endedAt, uid }: MigrationFacts, { endedForMs, now }: Situation): number {
+  const past = [createdAt, endedAt].filter((time) => time - now <= MAX_AHEAD_MS);
+  return past.length > 0 ? Math.max(...past) : now - (endedForMs?.get(uid) ?? 0);
 }
 
 function delayAfter({ attempt, state }: MigrationFacts): number {

@@ -255,6 +255,36 @@ await tap.test("decide() tries a failed migration again, later each time, and ke
   t.match(changed.create, { hash: "C", attempt: 1 }, "another hash is another matter");
 });
 
+await tap.test(
+  "decide() tries a failed migration again where the clocks by which it was created and ended are ahead",
+  async (t) => {
+    const known = state(["A", "B"], "B");
+    const year = NOW + 525_600 * MINUTE;
+    const ahead = migration("Failed", "B", { createdAt: year, endedAt: year + MINUTE });
+    const decideAfter = (minutes: number, one = ahead) =>
+      decide({ ...situation(builtIn("B"), known, [one]), endedForMs: new Map([[one.uid, minutes * MINUTE]]) });
+    t.equal(decide(situation(builtIn("B"), known, [ahead])).lookAgainMs, MINUTE, "it was not seen before");
+    t.equal(decideAfter(3 / 4).lookAgainMs, MINUTE / 4);
+    t.match(decideAfter(1).create, { attempt: 2 });
+    const ended = { ...ahead, endedAt: NOW - MINUTE / 2 };
+    t.equal(
+      decideAfter(0, ended).lookAgainMs,
+      MINUTE / 2,
+      "the clock of the API server that created it was ahead alone",
+    );
+
+    const second = migration("Failed", "B", { uid: "2", name: "second", attempt: 2, createdAt: NOW - MINUTE });
+    const both = decide(situation(builtIn("B"), known, [ahead, second]));
+    t.same(both.remove, [ahead], "the first attempt is the older one, whatever the clock showed");
+    const other = { ...second, storedVersions: "v1" };
+    t.same(
+      decide(situation(builtIn("B"), known, [ahead, other])).remove,
+      [other],
+      "attempts for other things are counted apart",
+    );
+  },
+);
+
 await tap.test("decide() puts no freeze back that another client lifted", async (t) => {
   const observed = custom(crd(["v1alpha1", "v1"]));
   const known = state(["#v1alpha1", "#v1"], "#v1", { crd: recordOf(["v1alpha1", "v1"]) });

@@ -268,8 +268,8 @@ export const TRIGGERS: readonly Mutation[] = [
     edits: [
       {
         file: "trigger/retry-plan.ts",
-        from: "return endedAt - now > MAX_AHEAD_MS ? Math.min(createdAt, now) :",
-        to: "return endedAt > now ? now :",
+        from: "  return past.length > 0 ?",
+        to: "  if (endedAt > now) return now;\n  return past.length > 0 ?",
       },
     ],
     survives:
@@ -277,9 +277,17 @@ export const TRIGGERS: readonly Mutation[] = [
   },
   {
     name: "a pause counts from the end alone",
-    edits: [{ file: "trigger/retry-plan.ts", from: "Math.max(createdAt, endedAt);", to: "endedAt;" }],
+    edits: [{ file: "trigger/retry-plan.ts", from: "[createdAt, endedAt].filter(", to: "[endedAt].filter(" }],
     survives:
       "a migration has to fail for an hour, with the clock of the leader behind: regressions/clock-of-a-leader-that-is-behind.json has it so",
+  },
+  {
+    name: "a pause counts from now where the creation is still to come as well",
+    edits: [{ file: "trigger/retry-plan.ts", from: "now - (endedForMs?.get(uid) ?? 0)", to: "now" }],
+    found: {
+      seed: 938222,
+      breaks: "liveness: the StorageState of widgets.sim.example.com says [Unknown], and its hash is poO+3JpfIcI=",
+    },
   },
   {
     name: "a migration that failed is never tried again",

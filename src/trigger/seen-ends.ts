@@ -1,0 +1,35 @@
+import type { Clock } from "../clock.ts";
+import { isFinal } from "../api/migration.ts";
+import { type Moment, momentOf, msSince } from "../lease/lease-write.ts";
+import type { MigrationFacts } from "./migration-facts.ts";
+
+/**
+ * When this process saw first that a migration had ended, by its own clock. The times in a migration are by the clocks of API servers and of earlier
+ * leaders: after the clock of an API server is set back, all of them may be still to come.
+ */
+export class SeenEnds {
+  readonly #clock: Clock;
+  /** By resource, and by the uid of the migration. */
+  readonly #seen = new Map<string, ReadonlyMap<string, Moment>>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /**
+   * Takes note of all migrations of a resource.
+   * @returns how long it has been since then, in milliseconds, by the uids of those that have ended
+   */
+  saw(name: string, migrations: readonly MigrationFacts[]): ReadonlyMap<string, number> {
+    const before = this.#seen.get(name);
+    const ended = migrations.filter(({ state }) => isFinal(state));
+    const seen = new Map(ended.map(({ uid }) => [uid, before?.get(uid) ?? momentOf(this.#clock)]));
+    this.#seen.set(name, seen);
+    return new Map([...seen].map(([uid, since]) => [uid, msSince(since, this.#clock)]));
+  }
+
+  /** Forgets what is no more. */
+  keepOnly(isThere: (name: string) => boolean): void {
+    [...this.#seen.keys()].filter((name) => !isThere(name)).forEach((name) => this.#seen.delete(name));
+  }
+}
