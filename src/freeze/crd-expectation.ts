@@ -116,6 +116,15 @@ export function brokenSchemas(
   return new StartAgain("NotConverged", `Cannot continue with "${name}": ${text}; nothing was pruned, run again`);
 }
 
+/** Whether API servers change objects alike by one CRD and by the other. */
+export function hasSameSchemas(one: CustomResourceDefinition, other: CustomResourceDefinition): boolean {
+  const [mine, others] = [one, other].map(({ spec }) => [
+    spec["preserveUnknownFields"] === true,
+    Object.fromEntries(spec.versions.map(({ name }) => [name, schemaOf(spec.versions, name)])),
+  ]);
+  return isDeepStrictEqual(mine, others);
+}
+
 type Spec = CustomResourceDefinition["spec"];
 
 function changesOf(version: string, before: Spec, after: Spec): readonly string[] {
@@ -124,6 +133,6 @@ function changesOf(version: string, before: Spec, after: Spec): readonly string[
     ? []
     : [
         ...prunedFields(old, now).map((field) => `${field} is new`),
-        ...lostDefaults(old, now).map((field) => `the default of ${field} is gone`),
+        ...lostDefaults(old, now).map((field) => `the default of ${field} is another one or gone`),
       ];
 }

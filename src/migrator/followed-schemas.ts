@@ -1,11 +1,11 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { brokenSchemas } from "../freeze/crd-expectation.ts";
+import { brokenSchemas, hasSameSchemas } from "../freeze/crd-expectation.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import type { ForeignPrunes } from "./foreign-prunes.ts";
 import type { ObjectReads } from "./rewrite/rewrite-context.ts";
-import type { StartAgain } from "../retry/start-again.ts";
+import { StartAgain } from "../retry/start-again.ts";
 
-/** So many changes of a CRD while API servers settle are kept in mind: each takes as much memory as the CRD. */
+/** So many schemas of a CRD while API servers settle are kept in mind: each takes as much memory as the CRD. */
 const MAX_FOLLOWED = 15;
 
 /**
@@ -55,26 +55,28 @@ export class FollowedSchemas implements ObjectReads {
    * @throws {StartAgain} where an API server may change what the run writes
    */
   saw(crd: CustomResourceDefinition): void {
-    if (!this.#isListed) {
-      this.#note(crd);
-      return;
-    }
-    const broken = this.#isJudging ? this.#brokenBy(crd) : undefined;
+    const broken = this.#isListed ? this.#judged(crd) : this.#noted(crd);
     if (broken !== undefined) {
       this.onBroken(broken);
       throw broken;
     }
   }
 
-  #note(crd: CustomResourceDefinition): void {
-    const { generation } = crd.metadata;
-    if (!this.#followed.some((one) => one.metadata.generation === generation)) {
-      this.#followed = [...this.#followed.slice(-MAX_FOLLOWED), crd];
+  #noted(crd: CustomResourceDefinition): StartAgain | undefined {
+    if (this.#followed.some((one) => hasSameSchemas(one, crd))) {
+      return undefined;
     }
+    if (this.#followed.length === MAX_FOLLOWED) {
+      const why = `another client changed its schema more than ${MAX_FOLLOWED} times while API servers settled`;
+      return new StartAgain("NotConverged", `Cannot continue with "${crd.metadata.name}": ${why}; run again`);
+    }
+    this.#followed = [...this.#followed, crd];
+    return undefined;
   }
 
-  #brokenBy(crd: CustomResourceDefinition): StartAgain | undefined {
-    return this.#followed.map((one) => brokenSchemas(one, crd)).find((broken) => broken !== undefined);
+  #judged(crd: CustomResourceDefinition): StartAgain | undefined {
+    const followed = this.#isJudging ? this.#followed : [];
+    return followed.map((one) => brokenSchemas(one, crd)).find((broken) => broken !== undefined);
   }
 
   /** The run writes no object of the first page, or of each where it converts, before a look that begins after it read that page. */

@@ -81,13 +81,11 @@ function startsAnew({ cause }: NextStatus, { state }: Situation): boolean {
   return cause === "disagreement" ? state?.current !== UNKNOWN_HASH : cause !== "completed" && cause !== "unchanged";
 }
 
-function leftovers(
-  { migrations, observed, state }: Situation,
-  isNewSpell: boolean,
-): Pick<Decision, "remove" | "disown"> {
+function leftovers(situation: Situation, isNewSpell: boolean): Pick<Decision, "remove" | "disown"> {
+  const { migrations, observed, state } = situation;
   const lastEnd = migrations
     .filter((one) => one.isOurs && isFinal(one.state))
-    .toSorted(byAge)
+    .toSorted((a, b) => byAge(a, b, situation))
     .at(-1);
   const shown = { ...observed, persisted: state?.persisted ?? [] };
   const remove = migrations.filter(
@@ -130,11 +128,13 @@ function isInVain(migration: MigrationFacts, shown: Shown): boolean {
   return isOurs && (state === "Failed" || (state === "Succeeded" && !proves(migration, shown)));
 }
 
-/** Which of two was tried for the same thing says its attempt: the clocks of API servers, by which both were created, differ and are set back. */
-function byAge(a: MigrationFacts, b: MigrationFacts): number {
-  const isForSame = a.hash !== undefined && a.hash === b.hash && a.storedVersions === b.storedVersions;
-  const later = a.attempt - b.attempt;
-  return (isForSame ? later : 0) || a.createdAt - b.createdAt || later;
+/**
+ * The one that ended later, as far as this process saw that, is the newer one: both were created by the clocks of API servers, which differ and are
+ * set back. Attempts are counted apart for each thing that is tried.
+ */
+function byAge(a: MigrationFacts, b: MigrationFacts, { endedForMs }: Situation): number {
+  const [endedA = 0, endedB = 0] = [endedForMs?.get(a.uid), endedForMs?.get(b.uid)];
+  return endedB - endedA || a.createdAt - b.createdAt || a.attempt - b.attempt;
 }
 
 function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "crdRecord"> {

@@ -48,7 +48,7 @@ export interface Situation {
   readonly firstSeen?: CrdRecord;
   /** Those of this resource. */
   readonly migrations: readonly MigrationFacts[];
-  /** Milliseconds since this process saw first that a migration had ended, by uid. @default none has just ended */
+  /** Milliseconds since this process saw first that a migration had ended, by uid. @default each has ended just now */
   readonly endedForMs?: ReadonlyMap<string, number>;
   /** Milliseconds since the Unix epoch. */
   readonly now: number;

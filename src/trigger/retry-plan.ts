@@ -55,12 +55,14 @@ const MAX_AHEAD_MS = 60_000;
 
 /**
  * When it ended, as far as can be told. The end is by the clock of the replica that led then, which may be ahead or behind; the creation and
- * `now` are by API servers, whose clocks differ and are set. Where all of that is still to come it ended when this process saw that first: counted from
- * now, the wait would never be over, and by such a time it would take as long as the clock was ahead.
+ * `now` are by API servers, whose clocks differ and are set. Where the creation is still to come, as after such a clock was set back, it ended
+ * when this process saw that first. Counted from now, or by an end that is still to come, the wait would not be over before such a clock has caught up.
  */
 function endOf({ createdAt, endedAt, uid }: MigrationFacts, { endedForMs, now }: Situation): number {
-  const past = [createdAt, endedAt].filter((time) => time - now <= MAX_AHEAD_MS);
-  return past.length > 0 ? Math.max(...past) : now - (endedForMs?.get(uid) ?? 0);
+  if (createdAt - now > MAX_AHEAD_MS) {
+    return now - (endedForMs?.get(uid) ?? 0);
+  }
+  return endedAt - now > MAX_AHEAD_MS ? createdAt : Math.max(createdAt, endedAt);
 }
 
 function delayAfter({ attempt, state }: MigrationFacts): number {

@@ -1,6 +1,5 @@
 import type { Clock } from "../clock.ts";
 import { isFinal } from "../api/migration.ts";
-import { type Moment, momentOf, msSince } from "../lease/lease-write.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 
 /**
@@ -9,8 +8,8 @@ import type { MigrationFacts } from "./migration-facts.ts";
  */
 export class SeenEnds {
   readonly #clock: Clock;
-  /** By resource, and by the uid of the migration. */
-  readonly #seen = new Map<string, ReadonlyMap<string, Moment>>();
+  /** By resource, and by the uid of the migration, on the monotonic clock. */
+  readonly #seen = new Map<string, ReadonlyMap<string, number>>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -21,11 +20,11 @@ export class SeenEnds {
    * @returns how long it has been since then, in milliseconds, by the uids of those that have ended
    */
   saw(name: string, migrations: readonly MigrationFacts[]): ReadonlyMap<string, number> {
-    const before = this.#seen.get(name);
+    const [before, now] = [this.#seen.get(name), this.#clock.monotonic()];
     const ended = migrations.filter(({ state }) => isFinal(state));
-    const seen = new Map(ended.map(({ uid }) => [uid, before?.get(uid) ?? momentOf(this.#clock)]));
+    const seen = new Map(ended.map(({ uid }) => [uid, before?.get(uid) ?? now]));
     this.#seen.set(name, seen);
-    return new Map([...seen].map(([uid, since]) => [uid, msSince(since, this.#clock)]));
+    return new Map([...seen].map(([uid, since]) => [uid, now - since]));
   }
 
   /** Forgets what is no more. */

@@ -131,7 +131,9 @@ await tap.test(
     t.equal(brokenSchemas(withSchema(one), withSchema({ a: { type: "string", maxLength: 5 } }, edits)), undefined);
     t.equal(brokenSchemas(frozen(), frozen({ versions: ["v1", "v2+", "v3"] })), undefined, "a new version");
     const defaulted = { a: { type: "string", default: "x" } };
-    t.match(brokenSchemas(withSchema(defaulted), withSchema(one)), { message: /the default of spec\.a is gone/ });
+    t.match(brokenSchemas(withSchema(defaulted), withSchema(one)), {
+      message: /the default of spec\.a is another one or gone/,
+    });
     t.equal(
       brokenSchemas(withSchema(one), withSchema(defaulted)),
       undefined,

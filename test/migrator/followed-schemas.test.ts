@@ -82,6 +82,35 @@ await tap.test(
   },
 );
 
+await tap.test(
+  "FollowedSchemas forgets no schema, however often another client edits the CRD while API servers settle",
+  async (t) => {
+    const { broken, cluster, schemas } = schemasOf(false);
+    for (let edit = 0; edit < 20; edit++) schemas.saw(withFields("a", "c"));
+    for (let edit = 0; edit < 7; edit++) {
+      schemas.saw(withFields("a", "c", `b${edit}`));
+      schemas.saw(withFields("a", "c"));
+    }
+    t.same(broken, []);
+    cluster.now = withFields("a", "c");
+    schemas.pageRead();
+    await t.rejects(schemas.passed(confirm), { message: /spec\.c is new/ });
+  },
+);
+
+await tap.test("FollowedSchemas has a run begin again where a CRD has more schemas than it keeps", (t) => {
+  const { broken, schemas } = schemasOf(false);
+  const change = (from: number): void => {
+    for (let edit = from; edit < 14; edit++) schemas.saw(withFields(`b${edit}`));
+  };
+  change(0);
+  change(0);
+  t.same(broken, [], "none of these is a new one");
+  t.throws(() => schemas.saw(withFields("c")), /changed its schema more than 15 times/);
+  t.ok(broken[0] instanceof StartAgain);
+  t.end();
+});
+
 await tap.test("FollowedSchemas lets the schemas change during a run that goes on from a checkpoint", async (t) => {
   const { broken, cluster, done, schemas } = schemasOf(false);
   schemas.isResumed = () => true;

@@ -1,6 +1,7 @@
 import tap from "tap";
 import { decide, DISAGREEMENT_POLL_MS } from "../../src/trigger/decide.ts";
 import type { CrdRecord } from "../../src/trigger/crd-facts.ts";
+import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
 import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS } from "../../src/trigger/heartbeat-limit.ts";
 import { builtIn, crd, custom, disagreeing, migration, MINUTE, NOW, situation, state } from "./situation.ts";
@@ -266,21 +267,36 @@ await tap.test(
     t.equal(decide(situation(builtIn("B"), known, [ahead])).lookAgainMs, MINUTE, "it was not seen before");
     t.equal(decideAfter(3 / 4).lookAgainMs, MINUTE / 4);
     t.match(decideAfter(1).create, { attempt: 2 });
-    const ended = { ...ahead, endedAt: NOW - MINUTE / 2 };
-    t.equal(
-      decideAfter(0, ended).lookAgainMs,
-      MINUTE / 2,
-      "the clock of the API server that created it was ahead alone",
-    );
+    const early = { ...ahead, endedAt: NOW - 525_600 * MINUTE };
+    t.equal(decideAfter(0, early).lookAgainMs, MINUTE, "the clock of the replica that led is behind as well");
+  },
+);
 
-    const second = migration("Failed", "B", { uid: "2", name: "second", attempt: 2, createdAt: NOW - MINUTE });
-    const both = decide(situation(builtIn("B"), known, [ahead, second]));
-    t.same(both.remove, [ahead], "the first attempt is the older one, whatever the clock showed");
-    const other = { ...second, storedVersions: "v1" };
+await tap.test(
+  "decide() keeps the record of what it saw end last, whatever the clocks of API servers showed",
+  async (t) => {
+    const known = state(["A", "B"], "B");
+    const ahead = migration("Failed", "B", { attempt: 3, createdAt: NOW + 525_600 * MINUTE });
+    const decideOn = (last: MigrationFacts) => {
+      const endedForMs = new Map([
+        [ahead.uid, 2 * MINUTE],
+        [last.uid, MINUTE / 4],
+      ]);
+      return decide({ ...situation(builtIn("B"), known, [ahead, last]), endedForMs });
+    };
+    const second = migration("Failed", "B", { uid: "2", name: "second", attempt: 4, createdAt: NOW - MINUTE });
+    for (const last of [
+      second,
+      { ...second, attempt: 1 },
+      { ...second, storedVersions: "v1" },
+      { ...second, hash: "A" },
+    ]) {
+      t.same(decideOn(last).remove, [ahead]);
+    }
     t.same(
-      decide(situation(builtIn("B"), known, [ahead, other])).remove,
-      [other],
-      "attempts for other things are counted apart",
+      decide(situation(builtIn("B"), known, [ahead, second])).remove,
+      [second],
+      "one that saw both at once has their creation alone",
     );
   },
 );

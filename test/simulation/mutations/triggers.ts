@@ -268,8 +268,8 @@ export const TRIGGERS: readonly Mutation[] = [
     edits: [
       {
         file: "trigger/retry-plan.ts",
-        from: "  return past.length > 0 ?",
-        to: "  if (endedAt > now) return now;\n  return past.length > 0 ?",
+        from: "  return endedAt - now > MAX_AHEAD_MS ? createdAt :",
+        to: "  return endedAt > now ? now :",
       },
     ],
     survives:
@@ -277,7 +277,7 @@ export const TRIGGERS: readonly Mutation[] = [
   },
   {
     name: "a pause counts from the end alone",
-    edits: [{ file: "trigger/retry-plan.ts", from: "[createdAt, endedAt].filter(", to: "[endedAt].filter(" }],
+    edits: [{ file: "trigger/retry-plan.ts", from: "Math.max(createdAt, endedAt);", to: "endedAt;" }],
     survives:
       "a migration has to fail for an hour, with the clock of the leader behind: regressions/clock-of-a-leader-that-is-behind.json has it so",
   },
