@@ -116,13 +116,13 @@ export function brokenSchemas(
   return new StartAgain("NotConverged", `Cannot continue with "${name}": ${text}; nothing was pruned, run again`);
 }
 
-/** Whether API servers change objects alike by one CRD and by the other. */
-export function hasSameSchemas(one: CustomResourceDefinition, other: CustomResourceDefinition): boolean {
-  const [mine, others] = [one, other].map(({ spec }) => [
-    spec["preserveUnknownFields"] === true,
-    Object.fromEntries(spec.versions.map(({ name }) => [name, schemaOf(spec.versions, name)])),
-  ]);
-  return isDeepStrictEqual(mine, others);
+/** Whether API servers keep the same fields and write the same defaults by two CRDs: neither one breaks what {@link brokenSchemas} looks after in the other. */
+export function areSchemasAlike(one: CustomResourceDefinition, other: CustomResourceDefinition): boolean {
+  const [mine, others] = [one, other].map(({ spec: { versions } }) =>
+    versions.map(({ name }) => [name, schemaOf(versions, name) !== undefined].join()).toSorted(),
+  );
+  const isBroken = brokenSchemas(one, other) ?? brokenSchemas(other, one);
+  return isBroken === undefined && isDeepStrictEqual(mine, others);
 }
 
 type Spec = CustomResourceDefinition["spec"];

@@ -1,5 +1,5 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { brokenSchemas, hasSameSchemas } from "../freeze/crd-expectation.ts";
+import { brokenSchemas, areSchemasAlike } from "../freeze/crd-expectation.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import type { ForeignPrunes } from "./foreign-prunes.ts";
 import type { ObjectReads } from "./rewrite/rewrite-context.ts";
@@ -21,6 +21,8 @@ export class FollowedSchemas implements ObjectReads {
   readonly #converts: boolean;
   /** The CRD with each schema since every API server was shown to follow it, until the first list: one that is behind may have any of them. */
   #followed: readonly CustomResourceDefinition[] = [];
+  /** Whether there were more than {@link MAX_FOLLOWED}. */
+  #areTooMany = false;
   /** Called with the reason why nothing may be written any more. @default nobody asks */
   onBroken: (reason: StartAgain) => void = () => undefined;
   /** Whether the watermark is that of an earlier attempt. */
@@ -55,28 +57,31 @@ export class FollowedSchemas implements ObjectReads {
    * @throws {StartAgain} where an API server may change what the run writes
    */
   saw(crd: CustomResourceDefinition): void {
-    const broken = this.#isListed ? this.#judged(crd) : this.#noted(crd);
+    if (!this.#isListed) {
+      this.#note(crd);
+      return;
+    }
+    const broken = this.#isJudging ? this.#brokenBy(crd) : undefined;
     if (broken !== undefined) {
       this.onBroken(broken);
       throw broken;
     }
   }
 
-  #noted(crd: CustomResourceDefinition): StartAgain | undefined {
-    if (this.#followed.some((one) => hasSameSchemas(one, crd))) {
-      return undefined;
+  #note(crd: CustomResourceDefinition): void {
+    if (this.#followed.some((one) => areSchemasAlike(one, crd))) {
+      return;
     }
-    if (this.#followed.length === MAX_FOLLOWED) {
-      const why = `another client changed its schema more than ${MAX_FOLLOWED} times while API servers settled`;
-      return new StartAgain("NotConverged", `Cannot continue with "${crd.metadata.name}": ${why}; run again`);
-    }
-    this.#followed = [...this.#followed, crd];
-    return undefined;
+    this.#areTooMany = this.#followed.length === MAX_FOLLOWED;
+    this.#followed = [...this.#followed, crd].slice(0, MAX_FOLLOWED);
   }
 
-  #judged(crd: CustomResourceDefinition): StartAgain | undefined {
-    const followed = this.#isJudging ? this.#followed : [];
-    return followed.map((one) => brokenSchemas(one, crd)).find((broken) => broken !== undefined);
+  #brokenBy(crd: CustomResourceDefinition): StartAgain | undefined {
+    if (this.#areTooMany) {
+      const why = `it had more than ${MAX_FOLLOWED} schemas while API servers settled; nothing was pruned, run again`;
+      return new StartAgain("NotConverged", `Cannot continue with "${crd.metadata.name}": ${why}`);
+    }
+    return this.#followed.map((one) => brokenSchemas(one, crd)).find((broken) => broken !== undefined);
   }
 
   /** The run writes no object of the first page, or of each where it converts, before a look that begins after it read that page. */

@@ -13,7 +13,7 @@ import {
   type Shown,
   type Situation,
 } from "./next-status.ts";
-import { retryOf } from "./retry-plan.ts";
+import { isLiftFinal, retryOf } from "./retry-plan.ts";
 
 /** A migration to create. */
 export interface NewMigration {
@@ -89,7 +89,9 @@ function leftovers(situation: Situation, isNewSpell: boolean): Pick<Decision, "r
     .at(-1);
   const shown = { ...observed, persisted: state?.persisted ?? [] };
   const remove = migrations.filter(
-    (one) => isLeftover(one, isFor(one, observed), isNewSpell) || (isInVain(one, shown) && one !== lastEnd),
+    (one) =>
+      isLeftover(one, isFor(one, observed), isNewSpell) ||
+      (isInVain(one, shown) && one !== lastEnd && !isLiftFinal(one, situation)),
   );
   const disown = migrations.filter((one) => isNewSpell && mayProve(one, observed) && !remove.includes(one));
   return { remove, disown };
@@ -122,7 +124,7 @@ function isPassed({ hash, isOurs, state }: MigrationFacts, isForNow: boolean, is
   return isOurs && state !== "Failed" && (!isForNow || (state === "Succeeded" && isNewSpell));
 }
 
-/** Of these one is kept for each resource, the newest, until a later migration ends. */
+/** Of these one is kept for each resource, the newest, until a later migration ends; and one whose freeze another client lifted for good. */
 function isInVain(migration: MigrationFacts, shown: Shown): boolean {
   const { isOurs, state } = migration;
   return isOurs && (state === "Failed" || (state === "Succeeded" && !proves(migration, shown)));

@@ -50,19 +50,17 @@ export function retryOf(situation: Situation, isNewSpell: boolean): Retry {
     : { kind: "now", attempt: Math.max(...inVain.map(({ attempt }) => attempt)) + 1 };
 }
 
-/** A time that is to come in more than this is none of the past, in milliseconds. What API servers tell as now is up to a second old. */
+/** An end that is to come in more than this time is none, in milliseconds. What API servers tell as now is up to a second old. */
 const MAX_AHEAD_MS = 60_000;
 
 /**
- * When it ended, as far as can be told. The end is by the clock of the replica that led then, which may be ahead or behind; the creation and
- * `now` are by API servers, whose clocks differ and are set. Where the creation is still to come, as after such a clock was set back, it ended
- * when this process saw that first. Counted from now, or by an end that is still to come, the wait would not be over before such a clock has caught up.
+ * When it ended, as far as can be told, and no later than this process saw that. The end is by the clock of the replica that led then, which may be
+ * ahead or behind; the creation and `now` are by API servers, whose clocks differ and are set. Counted by a time that is still to come, the wait would
+ * not be over before such a clock has caught up.
  */
 function endOf({ createdAt, endedAt, uid }: MigrationFacts, { endedForMs, now }: Situation): number {
-  if (createdAt - now > MAX_AHEAD_MS) {
-    return now - (endedForMs?.get(uid) ?? 0);
-  }
-  return endedAt - now > MAX_AHEAD_MS ? createdAt : Math.max(createdAt, endedAt);
+  const told = endedAt - now > MAX_AHEAD_MS ? createdAt : Math.max(createdAt, endedAt);
+  return Math.min(told, now - (endedForMs?.get(uid) ?? 0));
 }
 
 function delayAfter({ attempt, state }: MigrationFacts): number {
@@ -86,7 +84,7 @@ function hasSameStoredVersions(migration: MigrationFacts, { observed: { crd } }:
  * A freeze that another client lifted is not put back by itself, until the storage version or storedVersions is another one
  * (DESIGN.md, "Break-glass is final"). An unmarked migration failed for what is there now.
  */
-function isLiftFinal(migration: MigrationFacts, situation: Situation): boolean {
+export function isLiftFinal(migration: MigrationFacts, situation: Situation): boolean {
   const { agreed, crd } = situation.observed;
   if (migration.reason !== "FreezeLifted" || crd === undefined) {
     return false;

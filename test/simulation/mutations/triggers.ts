@@ -268,8 +268,8 @@ export const TRIGGERS: readonly Mutation[] = [
     edits: [
       {
         file: "trigger/retry-plan.ts",
-        from: "  return endedAt - now > MAX_AHEAD_MS ? createdAt :",
-        to: "  return endedAt > now ? now :",
+        from: "  const told = endedAt",
+        to: "  if (endedAt > now) return now;\n  const told = endedAt",
       },
     ],
     survives:
