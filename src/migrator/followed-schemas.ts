@@ -1,5 +1,6 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { brokenSchemas, areSchemasAlike } from "../freeze/crd-expectation.ts";
+import { isNewer } from "../api/resource-version.ts";
+import { areSchemasAlike, brokenSchemas } from "../freeze/crd-expectation.ts";
 import type { Fence } from "../kube/transport-options.ts";
 import type { ForeignPrunes } from "./foreign-prunes.ts";
 import type { ObjectReads } from "./rewrite/rewrite-context.ts";
@@ -13,21 +14,25 @@ const MAX_FOLLOWED = 15;
  * freeze writes must be one that was written by the schemas that every API server was shown to follow.
  *
  * The first list sets the watermark, and what lies beyond it is not written: a look after that list shows by which schemas all else was written, and later edits do
- * not matter. A run that goes on from a checkpoint has the watermark of an earlier attempt, whose schemas were the same. A run that
+ * not matter. The watch may tell of an earlier schema after that look, so the first write waits for the watch. A run that goes on from a checkpoint has the watermark of an earlier attempt, whose schemas were the same. A run that
  * converts managedFields writes what lies beyond the watermark, too: it takes a look after each page, and after each object that it reads again.
  */
 export class FollowedSchemas implements ObjectReads {
   readonly #prunes: ForeignPrunes;
   readonly #converts: boolean;
-  /** The CRD with each schema since every API server was shown to follow it, until the first list: one that is behind may have any of them. */
+  /** The CRD with each schema since every API server was shown to follow it, until the look after the first list: one that is behind may have any of them. */
   #followed: readonly CustomResourceDefinition[] = [];
   /** Whether there were more than {@link MAX_FOLLOWED}. */
   #areTooMany = false;
   /** Called with the reason why nothing may be written any more. @default nobody asks */
   onBroken: (reason: StartAgain) => void = () => undefined;
+  /** Resolves once each state of the CRD up to one was told to {@link saw}: one that came and went may be told after the look. @default at once */
+  caughtUp: (crd: CustomResourceDefinition) => Promise<void> = () => Promise.resolve();
   /** Whether the watermark is that of an earlier attempt. */
   isResumed: () => boolean = () => false;
   #isListed = false;
+  /** The newest state of the CRD that was seen since the first list. */
+  #newest: CustomResourceDefinition | undefined;
   /** Whether an object may be written next that was written by other schemas. */
   #isJudging = false;
 
@@ -45,9 +50,13 @@ export class FollowedSchemas implements ObjectReads {
    * @throws as `ForeignPrunes.passed()`
    */
   async passed(confirm: Fence): Promise<void> {
-    const isJudged = this.#isJudging && !this.#converts;
-    await this.#prunes.passed(confirm);
-    if (isJudged) {
+    const isJudging = this.#isJudging;
+    const confirmUpToNow = async (): Promise<void> => {
+      await (this.#newest === undefined ? undefined : this.caughtUp(this.#newest));
+      await confirm();
+    };
+    await this.#prunes.passed(isJudging ? confirmUpToNow : confirm);
+    if (isJudging && !this.#converts) {
       this.#isJudging = false;
     }
   }
@@ -57,15 +66,21 @@ export class FollowedSchemas implements ObjectReads {
    * @throws {StartAgain} where an API server may change what the run writes
    */
   saw(crd: CustomResourceDefinition): void {
-    if (!this.#isListed) {
+    if (!this.#isListed || this.#isJudging) {
       this.#note(crd);
-      return;
     }
-    const broken = this.#isJudging ? this.#brokenBy(crd) : undefined;
+    const broken = this.#isListed && this.#isJudging ? this.#brokenBy(this.#newestOf(crd)) : undefined;
     if (broken !== undefined) {
       this.onBroken(broken);
       throw broken;
     }
+  }
+
+  /** A watch may tell of an earlier state than a look showed. */
+  #newestOf(crd: CustomResourceDefinition): CustomResourceDefinition {
+    const before = this.#newest?.metadata.resourceVersion ?? "";
+    this.#newest = isNewer(before, crd.metadata.resourceVersion) ? this.#newest : crd;
+    return this.#newest ?? crd;
   }
 
   #note(crd: CustomResourceDefinition): void {

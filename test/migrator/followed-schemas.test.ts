@@ -10,7 +10,7 @@ let generation = 1;
 
 /** Each version has these fields in its spec. */
 function withFields(...fields: readonly string[]): CustomResourceDefinition {
-  const metadata = { ...CRD.metadata, generation: ++generation };
+  const metadata = { ...CRD.metadata, generation: ++generation, resourceVersion: `${generation}` };
   const spec = { type: "object", properties: Object.fromEntries(fields.map((field) => [field, { type: "string" }])) };
   const schema = { openAPIV3Schema: { type: "object", properties: { spec } } };
   const versions = CRD.spec.versions.map((version) => ({ ...version, schema }));
@@ -28,10 +28,11 @@ function schemasOf(converts: boolean) {
   const prunes = {
     outdate: () => void (isOutdated = true),
     lookFromNow: look,
-    passed: async () => {
+    passed: async (confirmed: () => Promise<void>) => {
       const isDue = isOutdated;
       isOutdated = false;
       if (isDue) await look();
+      await confirmed();
       done.push("passed");
     },
   } as unknown as ForeignPrunes;
@@ -95,6 +96,38 @@ await tap.test(
     cluster.now = withFields("a", "c");
     schemas.pageRead();
     await t.rejects(schemas.passed(confirm), { message: /spec\.c is new/ });
+  },
+);
+
+await tap.test(
+  "FollowedSchemas counts a schema that came and went before the first list also where the watch tells of it later",
+  async (t) => {
+    const { broken, cluster, schemas } = schemasOf(false);
+    const gone = withFields();
+    cluster.now = withFields("a");
+    const upTo: unknown[] = [];
+    schemas.caughtUp = async (crd) => {
+      upTo.push(crd);
+      schemas.saw(gone);
+    };
+    schemas.pageRead();
+    await t.rejects(schemas.passed(confirm), { message: /spec\.a is new/ });
+    t.same(upTo, [cluster.now], "no object is written before the watch has told of each state up to the look");
+    t.ok(broken[0] instanceof StartAgain);
+  },
+);
+
+await tap.test(
+  "FollowedSchemas waits for the watch before it confirms the Lease, and only before the first write",
+  async (t) => {
+    const { done, schemas } = schemasOf(false);
+    schemas.caughtUp = async () => void done.push("caught up");
+    const confirmed = async (): Promise<void> => void done.push("confirmed");
+    await schemas.passed(confirmed);
+    schemas.pageRead();
+    await schemas.passed(confirmed);
+    await schemas.passed(confirmed);
+    t.same(done, ["confirmed", "passed", "look", "caught up", "confirmed", "passed", "confirmed", "passed"]);
   },
 );
 
