@@ -72,6 +72,14 @@ export class CrdMonitor {
    */
   async verifyUpTo(crd: CustomResourceDefinition, signal: AbortSignal): Promise<void> {
     this.judge(crd);
+    await this.toldUpTo(crd, signal);
+  }
+
+  /**
+   * Resolves once the watch has told of every change of the spec before `crd`, which a look has shown.
+   * @throws as {@link verifyUpTo}
+   */
+  async toldUpTo(crd: CustomResourceDefinition, signal: AbortSignal): Promise<void> {
     const { clock, expected } = this.#options;
     const deadline = clock.monotonic() + CATCH_UP_TIMEOUT_MS;
     // Every change of the spec moves the generation, so an unmoved one needs no watch as proof.

@@ -167,7 +167,7 @@ export class CrdRun {
     prunes.judge = (seen) => monitor.judge(seen);
     // What is under way then may be written by an API server that is behind, too.
     this.#schemas.onBroken = onBroken;
-    this.#schemas.caughtUp = (seen) => monitor.verifyUpTo(seen, this.#context.signal);
+    this.#schemas.toldUpTo = (seen) => monitor.toldUpTo(seen, this.#context.signal);
     this.#schemas.saw(crd);
     this.#parts.cleanup.defer("stop watching the CRD", "nothing is left to do", () => monitor.stop());
     monitor.start(crd);

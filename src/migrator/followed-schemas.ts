@@ -14,7 +14,7 @@ const MAX_FOLLOWED = 15;
  * freeze writes must be one that was written by the schemas that every API server was shown to follow.
  *
  * The first list sets the watermark, and what lies beyond it is not written: a look after that list shows by which schemas all else was written, and later edits do
- * not matter. The watch may tell of an earlier schema after that look, so the first write waits for the watch. A run that goes on from a checkpoint has the watermark of an earlier attempt, whose schemas were the same. A run that
+ * not matter. The watch may tell of an earlier schema after that look, so the first write waits for the watch once. A run that goes on from a checkpoint has the watermark of an earlier attempt, whose schemas were the same. A run that
  * converts managedFields writes what lies beyond the watermark, too: it takes a look after each page, and after each object that it reads again.
  */
 export class FollowedSchemas implements ObjectReads {
@@ -26,13 +26,15 @@ export class FollowedSchemas implements ObjectReads {
   #areTooMany = false;
   /** Called with the reason why nothing may be written any more. @default nobody asks */
   onBroken: (reason: StartAgain) => void = () => undefined;
-  /** Resolves once each state of the CRD up to one was told to {@link saw}: one that came and went may be told after the look. @default at once */
-  caughtUp: (crd: CustomResourceDefinition) => Promise<void> = () => Promise.resolve();
+  /** Resolves once the watch has told {@link saw} of each schema before a state of the CRD. @default at once */
+  toldUpTo: (crd: CustomResourceDefinition) => Promise<void> = () => Promise.resolve();
   /** Whether the watermark is that of an earlier attempt. */
   isResumed: () => boolean = () => false;
   #isListed = false;
   /** The newest state of the CRD that was seen since the first list. */
   #newest: CustomResourceDefinition | undefined;
+  /** The wait for the watch, before the first write. */
+  #told: Promise<void> | undefined;
   /** Whether an object may be written next that was written by other schemas. */
   #isJudging = false;
 
@@ -50,15 +52,20 @@ export class FollowedSchemas implements ObjectReads {
    * @throws as `ForeignPrunes.passed()`
    */
   async passed(confirm: Fence): Promise<void> {
-    const isJudging = this.#isJudging;
-    const confirmUpToNow = async (): Promise<void> => {
-      await (this.#newest === undefined ? undefined : this.caughtUp(this.#newest));
-      await confirm();
-    };
-    await this.#prunes.passed(isJudging ? confirmUpToNow : confirm);
-    if (isJudging && !this.#converts) {
+    const isJudged = this.#isJudging && !this.#converts;
+    await this.#prunes.passed(isJudged ? () => this.#confirmedWhenTold(confirm) : confirm);
+    if (isJudged) {
       this.#isJudging = false;
     }
+  }
+
+  /** One wait for all writes, up to the look after the first list: what comes later lies beyond the watermark. */
+  async #confirmedWhenTold(confirm: Fence): Promise<void> {
+    if (this.#newest !== undefined) {
+      this.#told ??= this.toldUpTo(this.#newest);
+      await this.#told;
+    }
+    await confirm();
   }
 
   /**
@@ -66,20 +73,23 @@ export class FollowedSchemas implements ObjectReads {
    * @throws {StartAgain} where an API server may change what the run writes
    */
   saw(crd: CustomResourceDefinition): void {
-    if (!this.#isListed || this.#isJudging) {
+    if (!this.#isListed) {
       this.#note(crd);
+      return;
     }
-    const broken = this.#isListed && this.#isJudging ? this.#brokenBy(this.#newestOf(crd)) : undefined;
+    const broken = this.#isJudging ? this.#brokenBy(this.#converts ? crd : this.#newestOf(crd)) : undefined;
     if (broken !== undefined) {
       this.onBroken(broken);
       throw broken;
     }
   }
 
-  /** A watch may tell of an earlier state than a look showed. */
+  /** The watch may tell of a schema that came and went before the look: that counts as well. */
   #newestOf(crd: CustomResourceDefinition): CustomResourceDefinition {
-    const before = this.#newest?.metadata.resourceVersion ?? "";
-    this.#newest = isNewer(before, crd.metadata.resourceVersion) ? this.#newest : crd;
+    this.#note(crd);
+    const isOlder =
+      this.#newest !== undefined && isNewer(this.#newest.metadata.resourceVersion, crd.metadata.resourceVersion);
+    this.#newest = isOlder ? this.#newest : crd;
     return this.#newest ?? crd;
   }
 

@@ -91,7 +91,7 @@ function leftovers(situation: Situation, isNewSpell: boolean): Pick<Decision, "r
   const remove = migrations.filter(
     (one) =>
       isLeftover(one, isFor(one, observed), isNewSpell) ||
-      (isInVain(one, shown) && one !== lastEnd && !isLiftFinal(one, situation)),
+      (isInVain(one, shown) && one !== lastEnd && !mayBeFinal(one, situation)),
   );
   const disown = migrations.filter((one) => isNewSpell && mayProve(one, observed) && !remove.includes(one));
   return { remove, disown };
@@ -122,6 +122,12 @@ function isPassed({ hash, isOurs, state }: MigrationFacts, isForNow: boolean, is
     return isNewSpell || (hash !== undefined && !isForNow);
   }
   return isOurs && state !== "Failed" && (!isForNow || (state === "Succeeded" && isNewSpell));
+}
+
+/** What another client has lifted, as far as can be told: while API servers disagree it is not known whether it is lifted for good. */
+function mayBeFinal(migration: MigrationFacts, situation: Situation): boolean {
+  const isUnknown = situation.observed.agreed === undefined && migration.reason === "FreezeLifted";
+  return isUnknown || isLiftFinal(migration, situation);
 }
 
 /** Of these one is kept for each resource, the newest, until a later migration ends; and one whose freeze another client lifted for good. */

@@ -106,7 +106,7 @@ await tap.test(
     const gone = withFields();
     cluster.now = withFields("a");
     const upTo: unknown[] = [];
-    schemas.caughtUp = async (crd) => {
+    schemas.toldUpTo = async (crd) => {
       upTo.push(crd);
       schemas.saw(gone);
     };
@@ -121,13 +121,13 @@ await tap.test(
   "FollowedSchemas waits for the watch before it confirms the Lease, and only before the first write",
   async (t) => {
     const { done, schemas } = schemasOf(false);
-    schemas.caughtUp = async () => void done.push("caught up");
+    schemas.toldUpTo = async () => void done.push("told");
     const confirmed = async (): Promise<void> => void done.push("confirmed");
     await schemas.passed(confirmed);
     schemas.pageRead();
     await schemas.passed(confirmed);
     await schemas.passed(confirmed);
-    t.same(done, ["confirmed", "passed", "look", "caught up", "confirmed", "passed", "confirmed", "passed"]);
+    t.same(done, ["confirmed", "passed", "look", "told", "confirmed", "passed", "confirmed", "passed"]);
   },
 );
 

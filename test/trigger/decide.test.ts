@@ -270,6 +270,19 @@ await tap.test(
   },
 );
 
+await tap.test("decide() keeps the record of a lifted freeze beside one whose creation is still to come", async (t) => {
+  const observed = custom(crd(["v1alpha1", "v1"]));
+  const known = state(["#v1alpha1", "#v1"], "#v1", { crd: recordOf(["v1alpha1", "v1"]) });
+  const ahead = migration("Failed", "#v1", { createdAt: NOW + 525_600 * MINUTE, storedVersions: "v0,v1alpha1,v1" });
+  const lifted = migration("Failed", "#v1", { uid: "2", reason: "FreezeLifted", storedVersions: "v1alpha1,v1" });
+  const { remove, create, waiting } = decide(situation(observed, known, [ahead, lifted]));
+  t.same({ remove, create }, { remove: [], create: undefined });
+  t.match(waiting, /another client lifted the freeze/);
+  const { agreed: _, ...unsure } = observed;
+  const later = decide(situation({ ...unsure, disagreement: "they differ" }, known, [ahead, lifted]));
+  t.same(later.remove, [], "nor is it removed while API servers disagree");
+});
+
 await tap.test(
   "decide() keeps the record of what it saw end last, whatever the clocks of API servers showed",
   async (t) => {
