@@ -87,10 +87,11 @@ export class FollowedSchemas implements ObjectReads {
   /** The watch may tell of a schema that came and went before the look: that counts as well. */
   #newestOf(crd: CustomResourceDefinition): CustomResourceDefinition {
     this.#note(crd);
-    const isOlder =
-      this.#newest !== undefined && isNewer(this.#newest.metadata.resourceVersion, crd.metadata.resourceVersion);
-    this.#newest = isOlder ? this.#newest : crd;
-    return this.#newest ?? crd;
+    const before = this.#newest;
+    const isOlder = before !== undefined && isNewer(before.metadata.resourceVersion, crd.metadata.resourceVersion);
+    const newest = isOlder ? before : crd;
+    this.#newest = newest;
+    return newest;
   }
 
   #note(crd: CustomResourceDefinition): void {

@@ -17,7 +17,7 @@ export class SeenEnds {
 
   /**
    * Takes note of all migrations of a resource.
-   * @returns how long it has been since then, in milliseconds, by the uids of those that have ended
+   * @returns how many milliseconds ago this process saw first that a migration had ended, by the uid of each that has
    */
   saw(name: string, migrations: readonly MigrationFacts[]): ReadonlyMap<string, number> {
     const [before, now] = [this.#seen.get(name), this.#clock.monotonic()];
