@@ -59,11 +59,11 @@ simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash f
 	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN FROM SEEDS WORKERS HANG_SECONDS SHRINK RESUME MUTATION OUT) $(if $(STOP),--stop)
 
 .PHONY: simulate-mutations
-simulate-mutations: $(INSTALLED) ## Play each known mistake in the code in the seed that finds it, or in many seeds (MUTATION="do not freeze" SEEDS=1000)
+simulate-mutations: $(INSTALLED) ## Play each mistake that a seed is known to find in that seed, or one in many seeds (MUTATION="do not freeze" SEEDS=1000)
 	@node test/simulation/mutations-main.ts $(call SIMULATE_FLAGS,FROM SEEDS WORKERS MUTATION)
 
 .PHONY: test-mutations
-test-mutations: $(TAP_BUILT) ## Play all mutations and negative controls of the simulation, of which `make test` plays a third (some seven minutes)
+test-mutations: $(TAP_BUILT) ## Play the mutations that a seed or a plan of the simulation finds, of which `make test` plays a third (some seven minutes)
 	@MUTATIONS=all node test/run-tests.ts test/simulation/mutations/stated-seeds.test.ts test/simulation/regressions/regressions.test.ts
 
 .PHONY: simulate-findings

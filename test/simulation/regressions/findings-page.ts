@@ -13,10 +13,9 @@ export function findingsPage(regressions: readonly Regression[]): string {
 const INTRODUCTION = [
   "# What the simulation found",
   "",
-  "Each row is a plan in `test/simulation/regressions` that broke something once. `make test` plays each plan. Where a mutation can bring the",
-  "mistake back, `make test-mutations` also plays the plan with that mutation, and expects the same kind of failure. `make test` does so for a third",
-  "of the plans.",
-  'A row that begins with "Nothing" is a plan that only a mutation breaks.',
+  'Each row is a plan in `test/simulation/regressions`. It broke something once; where its row begins with "Nothing", only a',
+  "mutation breaks it. `make test` plays each plan. Where a mutation can bring the mistake back, `make test-mutations` also plays the plan with that",
+  "mutation, and expects the same kind of failure. `make test` does so for a third of the plans.",
   "`make simulate PLAN=test/simulation/regressions/NAME.json` shows the trace of a plan. [Simulation](simulation.md) tells how plans are played,",
   "and what each check looks at. `make simulate-findings` writes this page.",
   "",
