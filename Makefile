@@ -66,10 +66,6 @@ simulate-mutations: $(INSTALLED) ## Play each mistake that a seed is known to fi
 test-mutations: $(TAP_BUILT) ## Play the mutations that a seed or a plan of the simulation finds, of which `make test` plays a third (some seven minutes)
 	@MUTATIONS=all node test/run-tests.ts test/simulation/mutations/stated-seeds.test.ts test/simulation/regressions/regressions.test.ts
 
-.PHONY: simulate-findings
-simulate-findings: $(INSTALLED) ## Write docs/simulation-findings.md and docs/simulation-mutations.md: what the simulation found, and which mistakes it finds
-	@node test/simulation/regressions/findings-main.ts
-
 .PHONY: simulate-coverage
 simulate-coverage: $(INSTALLED) ## Play simulated clusters and print how much of each folder of src/ that alone reaches (SEEDS=500)
 	@rm -rf $(SIMULATE_COVERAGE)
