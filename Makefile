@@ -114,10 +114,6 @@ decodable-kinds: $(INSTALLED) ## Write what the API server of each release can r
 	node tools/decodable.ts
 	biome format --write src/resources/decodable-kinds.ts
 
-.PHONY: report-pictures
-report-pictures: $(TAP_BUILT) ## Take the pictures of docs/report.md, in a real browser (apt-get install chromium)
-	@REPORT_PICTURES=docs/images node test/run-tests.ts test/browser/report-page.test.ts
-
 .PHONY: chart
 chart: $(INSTALLED) ## Copy deploy/base and its components into the files of the Helm chart
 	@node tools/chart.ts

@@ -3,7 +3,6 @@ export const ERROR_CODES = [
   "Usage",
   "KubeconfigInvalid",
   "ManifestInvalid",
-  "EvidenceInvalid",
   "ReleaseUnknown",
   "ServerUnreachable",
   "ServerUntrusted",

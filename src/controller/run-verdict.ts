@@ -72,7 +72,6 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   ResourceAmbiguous: DENIAL_PATIENCE_MS,
 
   ApiRequestFailed: FINAL,
-  EvidenceInvalid: FINAL,
   AggregatedApi: FINAL,
   AnnotationInvalid: FINAL,
   ServerUnsupported: FINAL,

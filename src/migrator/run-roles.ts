@@ -207,12 +207,12 @@ export function roleOf(metadata: RoleObject["metadata"], rules: readonly PolicyR
 }
 
 /** The group and the plural that a full name stands for. */
-export function resourceOfName(name: string): { readonly group: string; readonly resource: string } {
+function resourceOfName(name: string): { readonly group: string; readonly resource: string } {
   const [resource = "", ...group] = name.split(".");
   return { resource, group: group.join(".") };
 }
 
-export function isCustom(name: string): boolean {
+function isCustom(name: string): boolean {
   const { group } = resourceOfName(name);
   return group.includes(".") && !BUILT_IN_GROUPS.has(group);
 }

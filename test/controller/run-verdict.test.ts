@@ -95,7 +95,6 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   StorageMigratingStuck: "minute",
   ResourceNotFound: "look",
   ResourceAmbiguous: "look",
-  EvidenceInvalid: "never",
   ApiRequestFailed: "never",
   AggregatedApi: "never",
   AnnotationInvalid: "never",

@@ -14,7 +14,6 @@ import { MIGRATE_COMMAND } from "./migrate-command.ts";
 import { PLAN_COMMAND } from "./plan-command.ts";
 import { RBAC_COMMAND } from "./rbac-command.ts";
 import { REENCRYPT_COMMAND } from "./reencrypt-command.ts";
-import { REPORT_COMMAND } from "./report-command.ts";
 import { RESUME_COMMAND } from "./resume-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
@@ -33,7 +32,6 @@ export const COMMANDS: readonly CliCommand[] = [
   VERIFY_COMMAND,
   INIT_COMMAND,
   STATUS_COMMAND,
-  REPORT_COMMAND,
   WAIT_COMMAND,
   SUSPEND_COMMAND,
   RESUME_COMMAND,

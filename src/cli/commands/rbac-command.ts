@@ -10,7 +10,6 @@ import {
   type RunRoleOptions,
 } from "../../migrator/run-roles.ts";
 import { rolesForCheck } from "../../plan/check-roles.ts";
-import { roleForReport } from "../../report/report-roles.ts";
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { choice, optional, toggle, value } from "../flags/kinds.ts";
@@ -24,19 +23,19 @@ import { defineCommand } from "../shared/command.ts";
 const RBAC_FLAGS = {
   all: toggle({
     help:
-      "print the roles of ksvm reencrypt --all and ksvm verify --all. Their holder can read and change every object of the " +
-      "cluster, every Secret and role included; with --for report, read",
+      "print the roles of ksvm reencrypt --all. Their holder can read and change every object of the cluster, every Secret and " +
+      "role included",
   }),
-  for: choice(["runs", "check", "report"], {
+  for: choice(["runs", "check"], {
     placeholder: "purpose",
     default: "runs",
     help:
-      "runs are ksvm migrate, reencrypt and verify; check is ksvm check -f of files with these CRDs: with --service-account, a policy " +
-      "that allows it dry runs of CRDs alone; report is ksvm report, which only reads",
+      "runs are ksvm migrate and reencrypt; check is ksvm check -f of files with these CRDs: with --service-account, a policy " +
+      "that allows it dry runs of CRDs alone",
   }),
   name: optional(anyText, {
     placeholder: "name",
-    help: "name of the roles; if not set, ksvm-migrate, ksvm-check or ksvm-report by their purpose",
+    help: "name of the roles; if not set, ksvm-migrate or ksvm-check by their purpose",
   }),
   "service-account": optional(parseServiceAccount, {
     placeholder: "namespace/name",
@@ -61,17 +60,14 @@ const RBAC_FLAGS = {
   }),
 } satisfies FlagTable;
 
-/** Three, so that the roles of one purpose do not take the place of those of another. */
-const DEFAULT_NAMES = { runs: "ksvm-migrate", check: "ksvm-check", report: "ksvm-report" } as const;
+/** Two, so that the roles of one purpose do not take the place of those of the other. */
+const DEFAULT_NAMES = { runs: "ksvm-migrate", check: "ksvm-check" } as const;
 
 /** `ksvm rbac`: prints the roles under which the resources can be migrated. It asks no API server. */
 export const RBAC_COMMAND = defineCommand({
   path: "rbac",
   description: "Print the least rights that migrating the resources takes, as YAML. Contacts no cluster.",
-  examples: [
-    "ksvm rbac widgets.example.com --service-account ops/migrator | kubectl apply -f -",
-    "ksvm rbac widgets.example.com --for report",
-  ],
+  examples: ["ksvm rbac widgets.example.com --service-account ops/migrator | kubectl apply -f -"],
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: RBAC_FLAGS,
   run: async (io, flags, given) => {
@@ -104,9 +100,6 @@ function assertUsable({ all, for: purpose, output }: FlagsOf<typeof RBAC_FLAGS>,
   if (purpose === "check" && (all || output !== "roles")) {
     throw new KsvmError("Usage", "Cannot print roles for check: name the CRDs, without --all and with -o roles");
   }
-  if (purpose === "report" && output !== "roles") {
-    throw new KsvmError("Usage", "Cannot limit an installation by the role of a report: leave out -o");
-  }
 }
 
 interface Subject {
@@ -124,7 +117,7 @@ function rolesOf(
     ...options
   }: RunRoleOptions & {
     readonly all: boolean;
-    readonly for: "runs" | "check" | "report";
+    readonly for: "runs" | "check";
     readonly serviceAccount?: Subject | undefined;
     readonly via: WriteVia;
   },
@@ -132,13 +125,9 @@ function rolesOf(
   if (purpose === "check") {
     return checkRolesOf(names, options.name, serviceAccount);
   }
-  const bound = (roles: readonly RoleObject[]): readonly object[] =>
-    serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
-  if (purpose === "report") {
-    return bound([roleForReport(names, options.name)]);
-  }
   const subresource = via === "status" ? { subresource: via } : {};
-  return bound(all ? rolesForEveryResource(options) : rolesForRuns(names, { ...options, ...subresource }));
+  const roles = all ? rolesForEveryResource(options) : rolesForRuns(names, { ...options, ...subresource });
+  return serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
 }
 
 function checkRolesOf(names: readonly string[], name: string, subject: Subject | undefined): readonly object[] {

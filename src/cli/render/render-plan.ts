@@ -48,7 +48,7 @@ function shortTable(entries: readonly CountedEntry[]): string {
 }
 
 /** Everything there is to say of a resource in a plan; `undefined` where there is nothing. */
-export function noteOf(entry: CountedEntry): string | undefined {
+function noteOf(entry: CountedEntry): string | undefined {
   return joined(entry.note ?? reasonOf(entry), entry.pruneDoubt, conversionOf(entry), fieldsOf(entry));
 }
 

@@ -38,7 +38,7 @@ export function migrationName({ controller, name }: MigrationLine): string {
 }
 
 /** Whether a controller leads, in words. @param now milliseconds since the Unix epoch */
-export function controllerText(controller: ControllerLine, now: number): string {
+function controllerText(controller: ControllerLine, now: number): string {
   if (controller.state === "none") {
     const where = controller.namespace === undefined ? "" : ` in namespace ${controller.namespace}`;
     return `none: there is no Lease ${CONTROLLER_LEASE}${where}`;
@@ -62,7 +62,7 @@ function unknownLines({ unknown = [] }: ClusterStatus): readonly string[] {
 }
 
 /** That all migrations are suspended, in words; empty where they are not. */
-export function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
+function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
   if (suspended === undefined) {
     return [];
   }
@@ -103,7 +103,7 @@ function runsTable(runs: readonly RunLine[], now: number): readonly string[] {
 }
 
 /** How a run stands by its Lease, in words. @param now milliseconds since the Unix epoch */
-export function runStateOf({ renewed, state }: LeaseLine, now: number): string {
+function runStateOf({ renewed, state }: LeaseLine, now: number): string {
   const age = ageOf(renewed, now);
   const texts = {
     alive: `Running, last sign of life ${age} ago`,
@@ -115,7 +115,7 @@ export function runStateOf({ renewed, state }: LeaseLine, now: number): string {
 }
 
 /** "covered of all", at most all that there were: objects that are gone by now are covered, too. */
-export function checkpointOf({ checkpoint, objects }: RunLine): string {
+function checkpointOf({ checkpoint, objects }: RunLine): string {
   if (checkpoint === undefined) {
     return "-";
   }
@@ -131,7 +131,7 @@ function freezesTable(freezes: readonly FreezeLine[], now: number): string {
 }
 
 /** Who froze a CRD, in words. */
-export function freezerText({ condition, crd, isStuck, migration, owner }: FreezeLine): string {
+function freezerText({ condition, crd, isStuck, migration, owner }: FreezeLine): string {
   if (condition === undefined) {
     return owner ?? "(not ksvm)";
   }
@@ -180,7 +180,7 @@ function describeRun(run: RunLine | undefined): string {
 }
 
 /** How a resource is stored that is not stored alike, in words; `undefined` stands for one that is. */
-export function describeStorage(line: StorageLine | undefined): string {
+function describeStorage(line: StorageLine | undefined): string {
   if (line === undefined) {
     return "no longer known to be stored in several versions";
   }

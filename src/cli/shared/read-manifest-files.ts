@@ -1,6 +1,6 @@
 import { open, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { type ErrorCode, KsvmError, messageOf } from "../../errors.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
 import { type ManifestText, MAX_MANIFEST_BYTES } from "../../plan/crd-manifests.ts";
 import type { CliIo } from "../render/io.ts";
 
@@ -14,23 +14,11 @@ const MANIFEST_FILE = /\.(?:ya?ml|json)$/i;
  * stdin. All together may have {@link MAX_MANIFEST_BYTES}.
  * @throws {KsvmError} ManifestInvalid where one cannot be read, or all are too large.
  */
-export function readManifestFiles(paths: readonly string[], io: CliIo): Promise<readonly ManifestText[]> {
-  return readTextFiles(paths, io, "ManifestInvalid");
-}
-
-/**
- * The same for files of another kind.
- * @throws {KsvmError} of that code
- */
-export async function readTextFiles(
-  paths: readonly string[],
-  io: CliIo,
-  code: ErrorCode,
-): Promise<readonly ManifestText[]> {
+export async function readManifestFiles(paths: readonly string[], io: CliIo): Promise<readonly ManifestText[]> {
   const texts: ManifestText[] = [];
-  const budget: Budget = { code, leftBytes: MAX_MANIFEST_BYTES };
+  const budget: Budget = { leftBytes: MAX_MANIFEST_BYTES };
   for (const path of new Set(paths)) {
-    const sources = path === STDIN ? [STDIN] : await filesAt(path, code);
+    const sources = path === STDIN ? [STDIN] : await filesAt(path);
     for (const source of sources) {
       texts.push({
         source: source === STDIN ? "stdin" : source,
@@ -41,7 +29,7 @@ export async function readTextFiles(
   return texts;
 }
 
-async function filesAt(path: string, code: ErrorCode): Promise<readonly string[]> {
+async function filesAt(path: string): Promise<readonly string[]> {
   try {
     if (!(await stat(path)).isDirectory()) {
       return [path];
@@ -51,14 +39,12 @@ async function filesAt(path: string, code: ErrorCode): Promise<readonly string[]
       return names.toSorted().map((name) => join(path, name));
     }
   } catch (error) {
-    throw unreadable(path, error, code);
+    throw unreadable(path, error);
   }
-  throw new KsvmError(code, `Cannot read ${path}: the directory has no .yaml, .yml or .json file`);
+  throw new KsvmError("ManifestInvalid", `Cannot read ${path}: the directory has no .yaml, .yml or .json file`);
 }
 
 interface Budget {
-  /** Of the errors. */
-  readonly code: ErrorCode;
   leftBytes: number;
 }
 
@@ -68,13 +54,13 @@ async function readFile(path: string, budget: Budget): Promise<string> {
     const file = await open(path);
     return await collect(path, file.createReadStream(), budget);
   } catch (error) {
-    throw error instanceof KsvmError ? error : unreadable(path, error, budget.code);
+    throw error instanceof KsvmError ? error : unreadable(path, error);
   }
 }
 
 async function readStdin({ signal, stdin }: CliIo, budget: Budget): Promise<string> {
   if (stdin === undefined) {
-    throw new KsvmError(budget.code, "Cannot read stdin: there is none");
+    throw new KsvmError("ManifestInvalid", "Cannot read stdin: there is none");
   }
   const leave = (): void => (stdin as { destroy?: () => void }).destroy?.();
   signal.addEventListener("abort", leave, { once: true });
@@ -82,7 +68,7 @@ async function readStdin({ signal, stdin }: CliIo, budget: Budget): Promise<stri
     return await collect("stdin", stdin, budget);
   } catch (error) {
     signal.throwIfAborted();
-    throw error instanceof KsvmError ? error : unreadable("stdin", error, budget.code);
+    throw error instanceof KsvmError ? error : unreadable("stdin", error);
   } finally {
     signal.removeEventListener("abort", leave);
   }
@@ -95,13 +81,13 @@ async function collect(source: string, stream: AsyncIterable<Buffer | string>, b
     budget.leftBytes -= bytes.length;
     if (budget.leftBytes < 0) {
       const limit = `${MAX_MANIFEST_BYTES / 1_048_576} MiB`;
-      throw new KsvmError(budget.code, `Cannot read ${source}: all files together are larger than ${limit}`);
+      throw new KsvmError("ManifestInvalid", `Cannot read ${source}: all files together are larger than ${limit}`);
     }
     chunks.push(bytes);
   }
   return Buffer.concat(chunks).toString("utf8");
 }
 
-function unreadable(path: string, cause: unknown, code: ErrorCode): KsvmError {
-  return new KsvmError(code, `Cannot read ${path}: ${messageOf(cause)}`, { cause });
+function unreadable(path: string, cause: unknown): KsvmError {
+  return new KsvmError("ManifestInvalid", `Cannot read ${path}: ${messageOf(cause)}`, { cause });
 }
