@@ -109,11 +109,6 @@ build: $(INSTALLED) ## Compile to dist/
 pin-images: $(INSTALLED) ## Write the digests of the images into the Dockerfile, as their registries answer them
 	@node tools/pin-images.ts
 
-.PHONY: decodable-kinds
-decodable-kinds: $(INSTALLED) ## Write what the API server of each release can read from etcd, by their Go modules (20 minutes and more)
-	node tools/decodable.ts
-	biome format --write src/resources/decodable-kinds.ts
-
 .PHONY: chart
 chart: $(INSTALLED) ## Copy deploy/base and its components into the files of the Helm chart
 	@node tools/chart.ts

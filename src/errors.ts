@@ -3,7 +3,6 @@ export const ERROR_CODES = [
   "Usage",
   "KubeconfigInvalid",
   "ManifestInvalid",
-  "ReleaseUnknown",
   "ServerUnreachable",
   "ServerUntrusted",
   "ServerUnsupported",

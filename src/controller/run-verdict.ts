@@ -55,7 +55,6 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   KubeconfigInvalid: GRACE_MS,
 
   ManifestInvalid: GRACE_MS,
-  ReleaseUnknown: GRACE_MS,
   Unauthorized: GRACE_MS,
   Forbidden: GRACE_MS,
   NotFound: GRACE_MS,

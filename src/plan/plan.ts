@@ -16,8 +16,7 @@ import type { Resource } from "../kube/resources.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { namedFieldsLost } from "../resources/request-resource.ts";
-import { versionTextOf } from "../resources/known-versions.ts";
-import type { StoredEncoding } from "../resources/storage-states.ts";
+import { type StoredEncoding, versionTextOf } from "../resources/storage-states.ts";
 
 /**
  * What a migration would do to a resource.
@@ -120,8 +119,8 @@ export function planBuiltIn(resource: ServedResource, stored?: StoredEncoding): 
     kind,
     type: "built-in",
     request: { group, version, resource: resource.resource },
-    ...(storageVersionHash === undefined ? {} : { storageVersion: versionTextOf(storageVersionHash, group) }),
-    ...(persisted === undefined ? {} : { storedVersions: persisted.map((hash) => versionTextOf(hash, group)) }),
+    ...(storageVersionHash === undefined ? {} : { storageVersion: versionTextOf(storageVersionHash, resource) }),
+    ...(persisted === undefined ? {} : { storedVersions: persisted.map((hash) => versionTextOf(hash, resource)) }),
     servedVersions: [version],
     action: BUILT_IN_ACTIONS[state],
     removableVersions: [],

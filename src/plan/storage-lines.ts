@@ -12,15 +12,14 @@ import { preferredVersions } from "../kube/discovery.ts";
 import { listProjected } from "../kube/list-projected.ts";
 import { STORAGE_VERSIONS } from "../kube/resources.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
-import { versionTextOf } from "../resources/known-versions.ts";
-import { readStorageStates } from "../resources/storage-states.ts";
+import { hashTextOf, readStorageStates } from "../resources/storage-states.ts";
 
 /** A resource of which not everything is stored alike. Field names are those of `ksvm status -o json`. */
 export interface StorageLine {
   readonly resource: string;
-  /** The versions that objects may be stored in by its StorageState; `unknown` stands for any. */
+  /** The hashes of the versions that objects may be stored in by its StorageState; `unknown` stands for any. */
   readonly storedVersions?: readonly string[];
-  /** What API servers store now by its StorageState; `unknown` where they do not agree. */
+  /** The hash of what API servers store now by its StorageState; `unknown` where they do not agree. */
   readonly storageVersion?: string;
   /** When the trigger looked last, RFC 3339. */
   readonly lookedAt?: string;
@@ -79,13 +78,11 @@ export function stateLine(resource: string, { status }: Pick<ReadStorageState, "
   if (persisted.length === 1 && persisted[0] === current && current !== UNKNOWN_HASH) {
     return [];
   }
-  const dot = resource.indexOf(".");
-  const group = dot === -1 ? "" : resource.slice(dot + 1);
   return [
     {
       resource,
-      storedVersions: persisted.map((hash) => versionTextOf(hash, group)),
-      storageVersion: versionTextOf(current, group),
+      storedVersions: persisted.map(hashTextOf),
+      storageVersion: hashTextOf(current),
       ...(lastHeartbeatTime === undefined ? {} : { lookedAt: lastHeartbeatTime }),
     },
   ];

@@ -1,3 +1,4 @@
+import { storageVersionHashOf } from "../api/crd.ts";
 import { UNKNOWN_HASH } from "../api/migration.ts";
 import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
 import { isUnserved } from "../kube/absent.ts";
@@ -74,7 +75,7 @@ export function storedEncodingOf(state: ReadStorageState | undefined, options: J
 }
 
 /** Why a StorageState may leave out versions that objects are stored in; `undefined` where it does not. */
-export function doubtOf(
+function doubtOf(
   state: ReadStorageState | undefined,
   { hash, heartbeatLimitMs, now }: JudgeOptions,
 ): string | undefined {
@@ -91,4 +92,25 @@ export function doubtOf(
     ],
   ];
   return reasons.find(([applies]) => applies)?.[1];
+}
+
+const VERSION_NAMES = ["v1", "v2", "v3"].flatMap((name) => [
+  name,
+  ...["beta", "alpha"].flatMap((level) => [1, 2, 3].map((number) => `${name}${level}${number}`)),
+]);
+
+/** What a storageVersionHash stands for: `v2` where it is a version of this kind in its group, else the hash. */
+export function versionTextOf(
+  hash: string,
+  { group, kind }: { readonly group: string; readonly kind: string },
+): string {
+  // The API server makes the hash of group, version and kind; Events are stored in the core group whatever group serves them.
+  const isVersion = (version: string): boolean =>
+    [group, ""].some((of) => storageVersionHashOf(of, version, kind) === hash);
+  return VERSION_NAMES.find(isVersion) ?? hashTextOf(hash);
+}
+
+/** A storageVersionHash of a StorageState, in words. */
+export function hashTextOf(hash: string): string {
+  return hash === UNKNOWN_HASH ? "unknown" : `hash ${hash}`;
 }

@@ -13,12 +13,6 @@ export interface StoredResources {
   readonly names: readonly string[];
   /** The same; without a version where discovery shows none. */
   readonly resources: readonly Resource[];
-  /** Those of them that the API servers store themselves without a CRD, as discovery shows them. */
-  readonly builtIn: readonly ServedResource[];
-  /** The names of the CRDs. */
-  readonly crds: readonly string[];
-  /** Groups of which an aggregated API server serves a version. */
-  readonly aggregatedGroups: readonly string[];
   /** What is left out although it may be stored, with the reason: aggregated API servers have a storage of their own. */
   readonly leftOut: readonly SkippedResource[];
   /** The same, and what has no objects in etcd. */
@@ -40,8 +34,7 @@ export async function storedResources(context: DiscoverContext): Promise<StoredR
   const crds = await crdNames(context);
   const apiServices = await retrier.run(() => client.list<ApiService>(API_SERVICES, { signal }), signal);
   const { migratable, skipped, unread } = await discoverMigratable(context);
-  const handedOver = apiServices.filter(isAggregated);
-  const { aggregated, own } = partedBy(handedOver, migratable);
+  const { aggregated, own } = partedBy(apiServices.filter(isAggregated), migratable);
   const ownNames = new Set(own.map(resourceNameOf));
   // A CRD counts even if an aggregated API server serves its group: its objects are in etcd, and its run says why it cannot rewrite them.
   const resources = [...own, ...crds.filter((name) => !ownNames.has(name)).map(resourceOfCrd)];
@@ -51,9 +44,7 @@ export async function storedResources(context: DiscoverContext): Promise<StoredR
   const others = aggregated.map((one) => ({ resource: resourceNameOf(one), reason })).filter(isLeftOut);
   const left = skipped.filter(isLeftOut);
   const leftOut = [...others, ...left.filter(({ mayBeStored = false }) => mayBeStored)];
-  const builtIn = own.filter((resource) => !crds.includes(resourceNameOf(resource)));
-  const aggregatedGroups = handedOver.map(({ metadata }) => metadata.name.slice(metadata.name.indexOf(".") + 1));
-  return { names, resources, builtIn, crds, aggregatedGroups, leftOut, skipped: [...left, ...others], unread };
+  return { names, resources, leftOut, skipped: [...left, ...others], unread };
 }
 
 /** The version is a hint that another one may take the place of. */

@@ -36,11 +36,7 @@ await tap.test("check refuses files that it cannot read in one line, before it l
   writeFileSync(huge, "");
   truncateSync(huge, 68_000_000);
   const cases: readonly [args: readonly string[], code: number, stderr: RegExp][] = [
-    [
-      [],
-      2,
-      /^error: Cannot tell what to check: pass files with -f \(- for stdin\), or a release with --control-plane \[Usage\]\n$/,
-    ],
+    [[], 2, /^error: Cannot tell what to check: pass files with -f \(- for stdin\) \[Usage\]\n$/],
     [["-f", join(dir, "missing.yaml")], 1, /^error: Cannot read .*missing\.yaml: ENOENT.* \[ManifestInvalid\]\n$/],
     [
       ["-f", join(dir, "empty.yaml")],

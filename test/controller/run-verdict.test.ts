@@ -84,7 +84,6 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   RetryBudgetExceeded: "always",
   KubeconfigInvalid: "grace",
   ManifestInvalid: "grace",
-  ReleaseUnknown: "grace",
   Unauthorized: "grace",
   Forbidden: "grace",
   NotFound: "grace",

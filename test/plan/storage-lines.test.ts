@@ -1,9 +1,8 @@
 import tap from "tap";
 import { UNKNOWN_HASH } from "../../src/api/migration.ts";
-import { storageVersionHashOf } from "../../src/api/crd.ts";
 import { serversLine, stateLine } from "../../src/plan/storage-lines.ts";
 
-const [V1, BETA] = ["v1", "v1beta1"].map((version) => storageVersionHashOf("apps", version, "Deployment"));
+const [V1, BETA] = ["8aSe+NMegvE=", "AAAAAAAAAAA="];
 const lastHeartbeatTime = "2026-01-01T00:00:00Z";
 const resource = "deployments.apps";
 
@@ -21,9 +20,11 @@ await tap.test("stateLine() shows what a StorageState does not show to be stored
   t.same(shown(V1, [V1]), [], "negative control");
   t.same(stateLine(resource, {}), [], "one that was never filled says nothing");
   const common = { resource, lookedAt: lastHeartbeatTime };
-  t.same(shown(V1, [BETA, V1]), [{ ...common, storedVersions: ["v1beta1", "v1"], storageVersion: "v1" }]);
-  t.same(shown(UNKNOWN_HASH, [V1]), [{ ...common, storedVersions: ["v1"], storageVersion: "unknown" }]);
-  t.same(shown(V1, [UNKNOWN_HASH]), [{ ...common, storedVersions: ["unknown"], storageVersion: "v1" }]);
+  t.same(shown(V1, [BETA, V1]), [
+    { ...common, storedVersions: [`hash ${BETA}`, `hash ${V1}`], storageVersion: `hash ${V1}` },
+  ]);
+  t.same(shown(UNKNOWN_HASH, [V1]), [{ ...common, storedVersions: [`hash ${V1}`], storageVersion: "unknown" }]);
+  t.same(shown(V1, [UNKNOWN_HASH]), [{ ...common, storedVersions: ["unknown"], storageVersion: `hash ${V1}` }]);
 });
 
 await tap.test("serversLine() names what each API server stores where they disagree", async (t) => {

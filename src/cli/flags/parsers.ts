@@ -1,4 +1,3 @@
-import { minorReleaseOf } from "../../resources/known-versions.ts";
 import { InvalidValue } from "./flag.ts";
 
 const HOUR_MS = 3_600_000;
@@ -136,13 +135,4 @@ export function parseServiceAccount(text: string): { readonly namespace: string;
     throw new InvalidValue('the namespace and the name of a ServiceAccount, such as "default/migrator"');
   }
   return { namespace, name };
-}
-
-/** Reads a release of Kubernetes such as `1.35`, `v1.35.2` or `1.35.2+k3s1`. @returns its minor release @throws {InvalidValue} for anything else. */
-export function parseRelease(text: string): string {
-  const release = minorReleaseOf(text);
-  if (release === undefined) {
-    throw new InvalidValue('a release of Kubernetes such as "1.35"');
-  }
-  return release;
 }

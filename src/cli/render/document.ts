@@ -5,7 +5,6 @@ const DOCUMENT_API_VERSION = "cli.ksvm.sigs.k8s.io/v1alpha1";
 type DocumentKind =
   | "CertificateStatus"
   | "Check"
-  | "ControlPlaneCheck"
   | "Diagnosis"
   | "GuardStatus"
   | "Initialization"
