@@ -52,27 +52,9 @@ chaos: $(TAP_BUILT) ## Do harm to migrations and check that nothing is lost, at 
 # Variables of make become flags: SEEDS=1000 is --seeds '1000'.
 SIMULATE_FLAGS = $(foreach name,$(1),$(if $($(name)),--$(subst _,-,$(shell echo $(name) | tr A-Z a-z)) '$($(name))'))
 
-SIMULATE_COVERAGE := .tap/simulation-coverage
-
 .PHONY: simulate
-simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash follows from a seed (SEEDS=1000 FROM=1 RESUME=FILE, or SEED=7 or PLAN=FILE with a trace)
-	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN FROM SEEDS WORKERS HANG_SECONDS SHRINK RESUME MUTATION OUT) $(if $(STOP),--stop)
-
-.PHONY: simulate-mutations
-simulate-mutations: $(INSTALLED) ## Play each mistake that a seed is known to find in that seed, or one in many seeds (MUTATION="do not freeze" SEEDS=1000)
-	@node test/simulation/mutations-main.ts $(call SIMULATE_FLAGS,FROM SEEDS WORKERS MUTATION)
-
-.PHONY: test-mutations
-test-mutations: $(TAP_BUILT) ## Play the mutations that a seed or a plan of the simulation finds, of which `make test` plays a third (some seven minutes)
-	@MUTATIONS=all node test/run-tests.ts test/simulation/mutations/stated-seeds.test.ts test/simulation/regressions/regressions.test.ts
-
-.PHONY: simulate-coverage
-simulate-coverage: $(INSTALLED) ## Play simulated clusters and print how much of each folder of src/ that alone reaches (SEEDS=500)
-	@rm -rf $(SIMULATE_COVERAGE)
-	@c8 --all --src src --include 'src/**' --reporter json-summary --reports-dir $(SIMULATE_COVERAGE) \
-		--temp-directory $(SIMULATE_COVERAGE)/tmp \
-		node test/simulation/main.ts --seeds $(or $(SEEDS),500) --shrink 0 $(call SIMULATE_FLAGS,FROM WORKERS); \
-		code=$$?; node test/simulation/coverage-table.ts $(SIMULATE_COVERAGE)/coverage-summary.json; exit $$code
+simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash follows from a seed (SEEDS=1000 FROM=1), or SEED=7 or PLAN=NAME with a trace
+	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN FROM SEEDS WORKERS)
 
 .PHONY: conformance
 conformance: $(INSTALLED) ## Run the tests of other migrators against ksvm and write docs/conformance.md (some 15 minutes, more where Go compiles first; KSVM_PEER_SOURCE=FOLDER, ONLY=ksvm)

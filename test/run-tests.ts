@@ -21,8 +21,7 @@ const CLUSTER = "test/{control-plane,contract,integration,chaos,simulation/fidel
 const INSTALLED = "test/installed/**/*.test.ts";
 
 /** They need no cluster, and use all cores for a minute or more: `make check` does without them. */
-const LONG =
-  "test/{simulation/{main,simulated-runs,mutations/{find-mutations,stated-seeds},regressions/regressions,world/ended-worlds},webhook/floods}.test.ts";
+const LONG = "test/{simulation/simulation,webhook/floods}.test.ts";
 
 const files = new TestFiles(ROOT, {
   // Tests start thousands of processes, and compiling takes a third of what it costs to start one.

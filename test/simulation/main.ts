@@ -1,47 +1,76 @@
-import { type Options, optionsOf } from "./runner/play-options.ts";
-import { UsageError } from "./runner/usage-error.ts";
+import { availableParallelism } from "node:os";
+import { parseArgs } from "node:util";
+import { type Play, type Played, play, playOfSeed, playSeeds, savedPlans } from "./runner.ts";
 
-// make simulate: plays one seed or plan with its trace (SEED=…, PLAN=…), or many seeds in worker processes (SEEDS=…), and says which
-// of them break something. Exit codes: 0 nothing broke, 1 something did, 2 it cannot be played, 130 Ctrl-C.
+// make simulate: plays one seed or plan with its trace (SEED=…, PLAN=…), or many seeds in worker processes (SEEDS=…, FROM=…), and says
+// which of them break something. Exit codes: 0 nothing broke, 1 something did, 2 wrong usage, 130 Ctrl-C.
 
-/** What imports the code under test is imported only once a mutation of it is in force. */
-async function run(options: Options): Promise<number> {
-  const { play, mutation } = options;
-  if (mutation !== undefined) {
-    const { mutationNamed } = await import("./mutations/mutation-named.ts");
-    mutationNamed(mutation);
+const FLAGS = { seed: "", plan: "", from: "1", seeds: "1000", workers: `${availableParallelism()}` };
+type Values = Record<keyof typeof FLAGS, string>;
+
+function valuesOf(args: readonly string[]): Values {
+  const entries = Object.entries(FLAGS).map(([name, value]) => [name, { type: "string", default: value }] as const);
+  return parseArgs({ args: [...args], options: Object.fromEntries(entries) }).values as Values;
+}
+
+function numberOf(name: keyof Values, values: Values): number {
+  if (!/^\d{1,9}$/.test(values[name]))
+    throw new Error(`${name.toUpperCase()} has to be a whole number: "${values[name]}"`);
+  return Number(values[name]);
+}
+
+function planNamed(name: string): Play {
+  const plans = savedPlans();
+  const found = plans.find((one) => one.name === `PLAN=${name}`);
+  if (found === undefined)
+    throw new Error(`there is no plan "${name}"; there are:\n${plans.map((one) => one.name).join("\n")}`);
+  return found;
+}
+
+async function playOne(one: Play): Promise<number> {
+  console.log(JSON.stringify(one.plan, undefined, 1));
+  const { elapsedMs, requests, trace, violations } = await play(one);
+  console.log("The trace: seconds since the world was set up, the revision of etcd, who, what.");
+  for (const line of trace) console.log(line);
+  const minutes = Math.round(elapsedMs / 60_000);
+  const fine = `nothing broke (${requests} requests, ${minutes} simulated minutes)`;
+  console.log(violations.length === 0 ? fine : `BROKEN: ${violations.join("; ")}`);
+  return violations.length === 0 ? 0 : 1;
+}
+
+async function playMany(values: Values): Promise<number> {
+  const [from, count, workers] = [numberOf("from", values), numberOf("seeds", values), numberOf("workers", values)];
+  const interrupt = new AbortController();
+  process.once("SIGINT", () => interrupt.abort());
+  let [done, broken, requests, toldAt] = [0, 0, 0, performance.now()];
+  const startedAt = performance.now();
+  const seconds = (): number => (performance.now() - startedAt) / 1_000;
+  const onPlayed = ({ name, requests: sent, violations }: Played): void => {
+    done++;
+    requests += sent;
+    if (violations.length > 0 && ++broken <= 20) console.log(`${name}: ${violations[0]}`);
+    if (performance.now() - toldAt < 10_000) return;
+    toldAt = performance.now();
+    console.error(`${done} of ${count} seeds, ${(done / seconds()).toFixed(1)} a second, ${broken} broken`);
+  };
+  const seeds = Array.from({ length: count }, (_, index) => from + index);
+  await playSeeds(seeds, { workers, signal: interrupt.signal, onPlayed });
+  console.log(`${done} seeds in ${seconds().toFixed(0)} s: ${broken} broken, ${requests} requests`);
+  return interrupt.signal.aborted ? 130 : broken > 0 ? 1 : 0;
+}
+
+async function run(args: readonly string[]): Promise<number> {
+  let one: Play | undefined;
+  let values: Values;
+  try {
+    values = valuesOf(args);
+    if (values.seed !== "") one = playOfSeed(numberOf("seed", values));
+    if (values.plan !== "") one = planNamed(values.plan);
+  } catch (error) {
+    console.error((error as Error).message);
+    return 2;
   }
-  return "count" in play ? playMany(options, play) : playAlone(options, play);
+  return one === undefined ? playMany(values) : playOne(one);
 }
 
-async function playAlone({ mutation }: Options, play: Exclude<Options["play"], { count: number }>): Promise<number> {
-  if (mutation !== undefined) {
-    process.env["MUTATION"] = mutation;
-    await import("./mutate.ts");
-  }
-  const { playOne } = await import("./runner/single-play.ts");
-  return (await playOne(play)) ? 0 : 1;
-}
-
-async function playMany(options: Options, range: { readonly from: number; readonly count: number }): Promise<number> {
-  const { ManyPlays } = await import("./runner/many-plays.ts");
-  const plays = new ManyPlays(options, range);
-  let isInterrupted = false;
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    // A second one ends this process as well: the watchdog of the pool ends the workers then.
-    process.once(signal, () => {
-      isInterrupted = true;
-      plays.interrupt();
-    });
-  }
-  const isFine = await plays.run();
-  return isInterrupted ? 130 : isFine ? 0 : 1;
-}
-
-try {
-  process.exitCode = await run(optionsOf(process.argv.slice(2)));
-} catch (error) {
-  if (!(error instanceof UsageError)) throw error;
-  console.error(error.message);
-  process.exitCode = 2;
-}
+process.exitCode = await run(process.argv.slice(2));

@@ -136,8 +136,6 @@ function replicas(random: Random, seed: number): readonly ProgramPlan[] {
  */
 function isPlausible({ lifetimes, programs, seed }: Limits, { do: name, ...action }: Action): boolean {
   if (name === "suspendAll") return lifetimes === undefined;
-  // Who may write Leases can forge where a run stood that a user has go on (docs/reencryption.md).
-  if (name === "editLease" && programs.some(({ resumes }) => resumes === true)) return false;
   const isInstalled = programs.some(isServing);
   if (name === "jumpServer") return !isInstalled || seed % 2 === 0;
   const { program = 0 } = action as { readonly program?: number };

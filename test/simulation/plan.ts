@@ -41,12 +41,6 @@ export interface ProgramPlan {
   readonly unmanaged?: boolean;
   /** Whether users ask a controller to re-encrypt. @default false */
   readonly reencrypts?: boolean;
-  /** Whether a re-encryption is told which configuration is meant: the newest one when it starts. @default false */
-  readonly expectsConfig?: boolean;
-  /** Whether a re-encryption goes on where one that was killed stood. @default false */
-  readonly resumes?: boolean;
-  /** Whether what would re-encrypt verifies: `ksvm verify`. @default false */
-  readonly verifies?: boolean;
   /** Whether `ksvm migrate` is told the addresses of all API servers (`--apiserver-endpoints`). No seed has that. @default false */
   readonly namesServers?: boolean;
   /** Whether `ksvm migrate` starts also right after an API server stood still, as in the next Pod of a Job. No seed has that. @default false */

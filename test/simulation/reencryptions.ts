@@ -1,8 +1,8 @@
 import { type Random, randomFrom } from "../chaos/random.ts";
 import { actionSort } from "./actions/all-actions.ts";
 import type { Limits } from "./actions/action-sort.ts";
-import { hasCrd, runsOf, serverOf } from "./actions/choices.ts";
-import { after, comesBack } from "./aims/aim.ts";
+import { serverOf } from "./actions/choices.ts";
+import { after } from "./aims/aim.ts";
 import type { Action, KindPlan, ProgramPlan } from "./plan.ts";
 import type { RequestKind } from "./world/request-kinds.ts";
 import type { RequestMoment } from "./world/request-triggers.ts";
@@ -10,9 +10,6 @@ import { oneIn, oneOf, spread } from "./world/random-choices.ts";
 
 /** So that re-encryptions change nothing of what the seeds of other worlds stand for. */
 const SALT = 0x4e6c7;
-/** As that of the re-encryptions: in one of so many worlds with runs of `ksvm reencrypt` some of these are `ksvm verify`. */
-const VERIFY_SALT = 0x7e22d;
-const VERIFY_IN = 8;
 /** One in so many worlds has them, by what is migrated there. */
 const IN = { builtIn: 2, custom: 12, controlled: 6 } as const;
 
@@ -38,53 +35,19 @@ export interface Reencryptions {
 /** Worlds without. */
 const NONE: Reencryptions = { programs: (runs) => runs, actions: () => [] };
 
-/** The re-encryptions of a seed: runs of `ksvm reencrypt` and `ksvm verify`, or migrations that ask controllers for it. */
+/** The re-encryptions of a seed: runs of `ksvm reencrypt`, or migrations that ask controllers for it. */
 export function reencryptionsOf(seed: number, { isBuiltIn }: KindPlan, isControlled: boolean): Reencryptions {
   const random = randomFrom(seed ^ SALT);
   const sort = isControlled ? "controlled" : isBuiltIn === true ? "builtIn" : "custom";
   if (!oneIn(random, IN[sort])) return NONE;
-  return isControlled ? byControllers(random) : byCommands(random, verificationsOf(seed));
-}
-
-interface Verifications {
-  /** The slots whose programs verify: mostly none, else the first or both of those that there may be. */
-  readonly slots: readonly number[];
-  /** What happens there because of that. */
-  actions(limits: Limits): readonly Action[];
-}
-
-function verificationsOf(seed: number): Verifications {
-  const random = randomFrom(seed ^ VERIFY_SALT);
-  if (!oneIn(random, VERIFY_IN)) return { slots: [], actions: () => [] };
-  return { slots: oneOf(random, [[0], [0, 1]]), actions: (limits) => keptPruned(random, limits) };
-}
-
-/** What a verification repairs it writes in the storage version, which another client takes out of storedVersions before or meanwhile. */
-function keptPruned(random: Random, limits: Limits): readonly Action[] {
-  const [kind] = limits.kinds;
-  if (!hasCrd(limits) || kind === undefined || !oneIn(random, 2)) return [];
-  const at = Math.round(limits.startAt + spread(random, 10, 90_000) - 1_000);
-  const [everyMs, ms] = [spread(random, 400, 8_000), spread(random, 1_000, 90_000)].map((one) => Math.round(one));
-  return [{ at, do: "keepPruning", kind: 0, to: kind.createdIn, everyMs, ms } as Action];
+  return isControlled ? byControllers(random) : byCommands(random);
 }
 
 /** Keys are rotated before the runs begin, while they run, and after that. */
-function byCommands(random: Random, verifications: Verifications): Reencryptions {
-  const resumes = oneIn(random, 3);
-  const program = (run: ProgramPlan, slot: number): ProgramPlan => ({
-    ...run,
-    run: "reencrypt",
-    ...(oneIn(random, 3) ? { expectsConfig: true } : {}),
-    ...(verifications.slots.includes(slot) ? { verifies: true } : resumes ? { resumes } : {}),
-  });
+function byCommands(random: Random): Reencryptions {
   return {
-    programs: (runs) => runs.map(program),
-    actions: (limits) => [
-      rotation(random, limits),
-      ...betweenLooks(random, limits),
-      ...(resumes ? killed(random, limits) : []),
-      ...verifications.actions(limits),
-    ],
+    programs: (runs) => runs.map((run) => ({ ...run, run: "reencrypt" })),
+    actions: (limits) => [rotation(random, limits), ...betweenLooks(random, limits)],
   };
 }
 
@@ -130,20 +93,13 @@ function askedLate(random: Random, limits: Limits): Action {
   return after(limits, someMoment(random), spread(random, 1, 1_000), { do: "editMigration", index, how: "reencrypt" });
 }
 
-/** As a kill -9 between two pages, after which an API server may write with the key before and nobody looks. */
-function killed(random: Random, limits: Limits): readonly Action[] {
-  const on = { request: "checkpoint", nth: 1 + Math.floor(random() * 3) } as const;
-  const server = serverOf(random, limits);
-  const backMs = spread(random, 5_000, 40_000);
-  const ms = Math.round(spread(random, 100, backMs / 2));
-  const harm = oneOf(random, [[{ do: "visit", ms }], [{ do: "switchKey", server, ms }], []]);
-  const between = harm.map((action) => after(limits, on, 200, { ...action, writes: 24 }));
-  return runsOf(limits).length === 0 ? [] : [...comesBack(random, limits, on, backMs), ...between];
-}
-
 function asked(random: Random, limits: Limits): Action {
   const at = Math.round(limits.startAt + spread(random, 10, 300_000));
-  const how = oneOf(random, ["reencrypt", "reencrypt", "reencryptNewest", "reencryptOptional"]);
-  const migrations = { ...actionSort("createMigrations").choose(random, limits), count: 1, of: "kind", how };
+  const migrations = {
+    ...actionSort("createMigrations").choose(random, limits),
+    count: 1,
+    of: "kind",
+    how: "reencrypt",
+  };
   return { at, do: "createMigrations", ...migrations };
 }

@@ -3,7 +3,6 @@ import { actionSort } from "./actions/all-actions.ts";
 import { CHECKS } from "./checks/all-checks.ts";
 import type { Action, Plan } from "./plan.ts";
 import { startProgram } from "./programs/all-programs.ts";
-import { actionText } from "./report/plan-text.ts";
 import { SETTINGS } from "./programs/migrate-program.ts";
 import { LIVENESS_MS, World } from "./world/world.ts";
 
@@ -88,7 +87,8 @@ function waitedMs(on: Action["on"]): number {
 function begin(world: World, action: Action): void {
   // What follows some time after a request may come too late.
   if (world.isCalm) return;
-  world.tell("world", actionText(action, world.plan));
+  const { at: _, do: name, ...parameters } = action;
+  world.tell("world", `${name} ${JSON.stringify(parameters)}`);
   if (action.writes !== undefined) world.burst(action.writes, BURST_MS);
   void actionSort(action.do).play(world, action);
 }

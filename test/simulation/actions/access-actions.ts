@@ -31,8 +31,6 @@ const RIGHTS: readonly DenyRule[] = [
 export const forbid = sort<{ readonly right: DenyRule; readonly ms: number }>({
   name: "forbid",
   choose: (random) => ({ right: oneOf(random, RIGHTS), ms: obstacleLastingOf(random) }),
-  text: ({ right: { group, path, resource, subresource, verb } }) =>
-    `ksvm may not ${verb ?? "use"} ${path ?? resource ?? `anything of ${group}`}${subresource === undefined ? "" : `/${subresource}`}`,
   play({ cluster, schedule }, { right, ms }) {
     const rule = { ...right, userPrefix: "ksvm" };
     cluster.denied = [...cluster.denied, rule];

@@ -8,15 +8,6 @@ export interface Limits extends Omit<Plan, "actions"> {
   readonly startAt: number;
 }
 
-/** What the numbers in the parameters of an action stand for. */
-export interface Names {
-  crd(index: number): string;
-  server(index: number): string;
-  program(index: number): string;
-  /** `1.5 s`, of milliseconds. */
-  time(ms: number): string;
-}
-
 /**
  * One sort of thing that happens to a world: how it is chosen, and how it is played. What it is made of has to be plain JSON, so that
  * a plan can be kept in a file.
@@ -29,11 +20,6 @@ export interface ActionSort<Parameters extends object = object> {
   readonly suits?: (limits: Limits) => boolean;
   /** Chooses one. `at` may say when it happens; else that is chosen as well. */
   choose(random: Random, limits: Limits): Parameters & { readonly at?: number };
-  /**
-   * What happens, for people: a sentence without a full stop. Where it is not given, the parameters are told as they are. How long it
-   * lasts and which writes come with it are told beside it.
-   */
-  text?(parameters: Parameters, names: Names): string;
   /** Begins it. Where it lasts, its parameter `ms` says how long, in milliseconds. */
   play(world: World, parameters: Parameters & Pick<Action, "at">): void | Promise<void>;
 }

@@ -1,7 +1,7 @@
 import { forbid } from "./access-actions.ts";
 import type { ActionSort } from "./action-sort.ts";
 import { editLeader } from "./leader-actions.ts";
-import { createMigrations, editMigration, suspendMigration, suspendMigrations } from "./migration-actions.ts";
+import { createMigrations, editMigration, suspendMigration } from "./migration-actions.ts";
 import { editStorageState } from "./storage-state-actions.ts";
 import { joinServer, jumpServer, lag, slow, stopServer, unfill } from "./api-server-actions.ts";
 import { disturb, leaveOut } from "./balancer-actions.ts";
@@ -52,7 +52,6 @@ export const ACTIONS: readonly ActionSort[] = [
   createMigrations,
   editMigration,
   suspendMigration,
-  suspendMigrations,
   editLeader,
   editStorageState,
   replace,

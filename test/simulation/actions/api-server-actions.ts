@@ -2,7 +2,7 @@ import { type Random, randomFrom } from "../../chaos/random.ts";
 import type { Lags } from "../world/api-server-node.ts";
 import { jumpClock, seemsEnded } from "../world/false-expiry.ts";
 import { oneIn, oneOf, spread } from "../world/random-choices.ts";
-import { type Limits, type Names, sort } from "./action-sort.ts";
+import { type Limits, sort } from "./action-sort.ts";
 import { jumpOf, lastingOf, serverOf } from "./choices.ts";
 
 /** For how long one that joins holds its requests, in milliseconds. */
@@ -23,10 +23,6 @@ export const stopServer = sort<{
     how: oneOf(random, ["crash", "pause", "suspend"]),
     ms: lastingOf(random),
   }),
-  text: ({ server, how }, names) =>
-    how === "crash"
-      ? `${names.server(server)} crashes, and starts again`
-      : `${names.server(server)} ${how === "suspend" ? "stands still with its machine" : "stands still"}`,
   play(world, { server, how, ms }) {
     const { cluster } = world;
     const node = cluster.nodeAt(server);
@@ -39,8 +35,6 @@ export const stopServer = sort<{
 export const jumpServer = sort<{ readonly server: number; readonly byMs: number }>({
   name: "jumpServer",
   choose: (random, limits) => ({ server: serverOf(random, limits), byMs: jumpOf(random) }),
-  text: ({ server, byMs }, names) =>
-    `the clock of ${names.server(server)} jumps ${byMs < 0 ? "back" : "forward"} by ${names.time(Math.abs(byMs))}`,
   play: (world, { server, byMs }) => jumpClock(world, world.cluster.nodeAt(server)?.process, byMs),
 });
 
@@ -55,17 +49,6 @@ function latenessOf(random: Random): Lateness {
   return { of, byMs: Math.round(spread(random, 10, of === "crds" ? LATEST_MS : 60_000)) };
 }
 
-function latenessText({ of, byMs }: Lateness, names: Names): string {
-  const what = {
-    crds: "CRDs",
-    handlers: "the storage version in its handlers",
-    discovery: "the storage version in its discovery",
-    admission: "policies and webhooks",
-    cache: "objects in its watch cache",
-  }[of];
-  return `follows ${what} ${names.time(byMs)} late`;
-}
-
 /**
  * An API server follows etcd late from now on. Its handlers are behind its discovery by less than the settle time, and both are behind
  * by any time.
@@ -77,7 +60,6 @@ export const lag = sort<Lateness & { readonly server: number }>({
     const late = latenessOf(random);
     return { server: serverOf(random, limits), ...late };
   },
-  text: ({ server, ...late }, names) => `${names.server(server)} ${latenessText(late, names)} from now on`,
   play({ cluster }, { server, of, byMs }) {
     const node = cluster.nodeAt(server);
     if (node) node.lags[of] = byMs;
@@ -92,7 +74,6 @@ export const unfill = sort<{ readonly server: number; readonly ms: number }>({
   name: "unfill",
   suits: () => false,
   choose: (random, limits) => ({ server: serverOf(random, limits), ms: lastingOf(random) }),
-  text: ({ server }, names) => `${names.server(server)} cannot fill its watch cache of CRDs`,
   async play(world, { server, ms }) {
     const node = world.cluster.nodeAt(server);
     if (node === undefined) return;
@@ -114,7 +95,6 @@ export const slow = sort<{ readonly server: number; readonly ms: number; readonl
     ms: lastingOf(random),
     holdMs: Math.round(spread(random, 10, 60_000)),
   }),
-  text: ({ server, holdMs }, names) => `${names.server(server)} holds requests for up to ${names.time(holdMs)}`,
   play: ({ cluster }, { server, ms, holdMs }) => cluster.nodeAt(server)?.slow(ms, holdMs),
 });
 
@@ -132,10 +112,6 @@ export const joinServer = sort<Partial<Lateness> & { readonly holdMs?: number }>
       ...(oneIn(random, 2) ? latenessOf(random) : {}),
       ...(oneIn(random, 4) ? { holdMs: Math.round(spread(random, 10, 60_000)) } : {}),
     };
-  },
-  text({ of, byMs, holdMs }, names) {
-    const late = of === undefined || byMs === undefined ? "" : `, and ${latenessText({ of, byMs }, names)}`;
-    return `an API server joins${late}${holdMs === undefined ? "" : `, and holds requests for up to ${names.time(holdMs)}`}`;
   },
   play({ cluster }, { of, byMs, holdMs }) {
     const node = cluster.join();

@@ -21,19 +21,6 @@ export const disturb = sort<{
     ms: obstacleLastingOf(random),
     ...(oneIn(random, 4) ? { program: programOf(random, limits) } : {}),
   }),
-  text({ how, program, share }) {
-    const deed =
-      {
-        reset: "are reset, half of them after they were applied",
-        lost: "get no answer, half of them after they were applied",
-        html: "are answered with an error as a page of HTML",
-        empty: "are answered with {} and 200",
-        success: "are answered with a Status of success",
-        echo: "are answered with what they sent and 200",
-      }[how] ?? `are answered with ${how}`;
-    const whose = program === undefined ? "ksvm" : `program ${program}`;
-    return `${share >= 0.01 ? (share * 100).toFixed(0) : (share * 100).toFixed(2)} % of the requests of ${whose} ${deed}`;
-  },
   play({ cluster, schedule, streams }, { how, program, share, ms }) {
     const begins = program === undefined ? "ksvm" : `ksvm-${program}-`;
     const random = streams("balancer");
@@ -63,8 +50,6 @@ export const leaveOut = sort<{
   name: "leaveOut",
   suits: () => false,
   choose: (random, limits) => ({ kind: kindOf(random, limits), objects: [0], ms: obstacleLastingOf(random) }),
-  text: ({ kind, objects }, names) =>
-    `a gateway leaves object ${objects.join(", ")} of ${names.crd(kind)} out of the lists of ksvm`,
   play(world, { kind, objects, ms }) {
     const { plural = "" } = world.kindAt(kind) ?? {};
     const left = new Set(objects.map((object) => `${plural}-${object}`));

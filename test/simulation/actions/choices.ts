@@ -62,11 +62,6 @@ export function hasReencryptions({ programs }: Pick<Limits, "programs">): boolea
   return programs.some(({ run, reencrypts }) => run === "reencrypt" || reencrypts === true);
 }
 
-/** Whether something in a world verifies. */
-export function hasVerifications({ programs }: Pick<Limits, "programs">): boolean {
-  return programs.some(({ verifies }) => verifies === true);
-}
-
 /** A slot of an API server. */
 export function serverOf(random: Random, { servers }: Limits): number {
   return Math.floor(random() * servers);

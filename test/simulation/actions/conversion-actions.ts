@@ -44,7 +44,6 @@ export const convert = sort<{ readonly kind: number; readonly how: string; reado
     how: oneOf(random, Object.keys(HARMS)),
     ms: obstacleLastingOf(random),
   }),
-  text: ({ kind, how }, names) => `the webhook that converts ${names.crd(kind)} does harm: ${how}`,
   async play(world, { kind, how, ms }) {
     const { cluster, plan } = world;
     const url = converterUrl(plan.kinds[kind]?.plural ?? "");
@@ -77,7 +76,6 @@ export const changeConversion = sort<{ readonly kind: number; readonly to: strin
   weight: 0,
   suits: hasCrd,
   choose: (random, limits) => ({ kind: kindOf(random, limits), to: oneOf(random, Object.keys(CHANGES)) }),
-  text: ({ kind, to }, names) => `a user changes the conversion of ${names.crd(kind)}: ${to}`,
   async play(world, { kind, to }) {
     const [plan, change] = [world.kindAt(kind), CHANGES[to]];
     if (plan === undefined || change === undefined) return;

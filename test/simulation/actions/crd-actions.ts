@@ -11,7 +11,6 @@ export const recreateCrd = sort<{ readonly kind: number }>({
   name: "recreateCrd",
   suits: hasCrd,
   choose: (random, limits) => ({ kind: kindOf(random, limits) }),
-  text: ({ kind }, names) => `a user deletes the CRD ${names.crd(kind)} with its objects, and creates it again`,
   async play(world, { kind }) {
     const plan = world.kindAt(kind);
     if (plan === undefined || plan.isBuiltIn === true) return;
@@ -26,7 +25,6 @@ export const expectUnfrozen = sort<{ readonly kind: number }>({
   name: "expectUnfrozen",
   suits: () => false,
   choose: () => ({ kind: 0 }),
-  text: ({ kind }, names) => `no dead run has the CRD ${names.crd(kind)} frozen any more`,
   play(world, { kind }) {
     const plan = world.kindAt(kind);
     const crd = plan && world.cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(plan)}`)?.object;
@@ -49,17 +47,6 @@ export const annotate = sort<{
     kind: kindOf(random, limits),
     how: oneOf(random, ["freeze", "freezeAsKsvm", "unfreeze", "takeOwner", "nonsense", "label"]),
   }),
-  text({ kind, how }, names) {
-    const deed = {
-      freeze: "freezes",
-      freezeAsKsvm: "freezes, with the value of ksvm,",
-      unfreeze: "lifts the freeze of",
-      takeOwner: "removes the owner of the freeze of",
-      nonsense: "writes an owner that there never was into the freeze of",
-      label: "writes a label of",
-    }[how];
-    return `a user ${deed} the CRD ${names.crd(kind)}`;
-  },
   async play(world, { kind, how }) {
     const plan = world.kindAt(kind);
     if (plan) await world.user.annotate(plan, how);

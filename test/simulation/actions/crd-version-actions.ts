@@ -47,7 +47,6 @@ export const editVersions = sort<{
       ms: lastingOf(random),
     };
   },
-  text: ({ kind, how, version }, names) => `a user edits the versions of ${names.crd(kind)}: ${how} ${version}`,
   async play(world, { kind, how, version, ms }) {
     const [plan, edit] = [world.kindAt(kind), EDITS[how]];
     if (plan === undefined || edit === undefined) return;
@@ -78,8 +77,6 @@ export const foreignPrune = sort<{ readonly kind: number; readonly isCareful: bo
   name: "foreignPrune",
   suits: hasCrd,
   choose: (random, limits) => ({ kind: kindOf(random, limits), isCareful: oneIn(random, 2) }),
-  text: ({ kind, isCareful }, names) =>
-    `another client prunes storedVersions of ${names.crd(kind)}${isCareful ? ", where that loses nothing" : ""}`,
   async play(world, { kind, isCareful }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -115,8 +112,6 @@ export const keepPruning = sort<{
     const kind = kindOf(random, limits);
     return { kind, to: oneOf(random, limits.kinds[kind]?.versions ?? []), everyMs: 1_000, ms: lastingOf(random) };
   },
-  text: ({ kind, to, everyMs }, names) =>
-    `another client sets storedVersions of ${names.crd(kind)} to [${to}] wherever it has more, and looks every ${names.time(everyMs)}`,
   async play(world, { kind, to, everyMs, ms }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -144,8 +139,6 @@ export const pruneMigrated = sort<{ readonly kind: number; readonly everyMs: num
   name: "pruneMigrated",
   suits: () => false,
   choose: (random, limits) => ({ kind: kindOf(random, limits), everyMs: 1_000, ms: lastingOf(random) }),
-  text: ({ kind, everyMs }, names) =>
-    `another client prunes storedVersions of ${names.crd(kind)} once a migration says that it is migrated, and looks every ${names.time(everyMs)}`,
   async play(world, { kind, everyMs, ms }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;

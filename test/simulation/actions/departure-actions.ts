@@ -40,11 +40,6 @@ export const leave = sort<Departure>({
     const held = oneIn(random, 2) ? { holdMs: oneOf(random, [2_000, 20_000, 60_000]) } : {};
     return { server, delayMs, ...back, ...held, ms: departureMs({ delayMs, ...back }) };
   },
-  text({ server, delayMs, backMs, holdMs }, names) {
-    const slow = holdMs === undefined ? "" : `, which it holds for up to ${names.time(holdMs)}`;
-    const back = backMs === undefined ? "it is gone for good" : `it starts again ${names.time(backMs)} later`;
-    return `${names.server(server)} begins to end, and takes requests for ${names.time(delayMs)}${slow}; ${back}`;
-  },
   play: (world, departure) => leaveOnceSeen(world, departure, LOOKS.most),
 });
 

@@ -21,8 +21,6 @@ export const compact = sort<{ readonly forgetful?: number }>({
     windows.set(limits, random);
     return oneIn(random, 2) ? { forgetful: serverOf(random, limits) } : {};
   },
-  text: ({ forgetful }, names) =>
-    `etcd forgets all older revisions${forgetful === undefined ? "" : `, and ${names.server(forgetful)} its events; its watches end`}`,
   play({ cluster }, { forgetful }) {
     const { etcd } = cluster;
     if (etcd.revision > etcd.compactedRevision) etcd.compact(etcd.revision);
@@ -43,7 +41,6 @@ export function backupAgeOf(random: Random): number {
 export const restore = sort<{ readonly ageMs: number }>({
   name: "restore",
   choose: (random) => ({ ageMs: backupAgeOf(random) }),
-  text: ({ ageMs }, names) => `etcd is restored from a backup that is ${names.time(ageMs)} old`,
   play(world, { ageMs }) {
     const snapshot = world.snapshotBefore(ageMs);
     if (snapshot) world.cluster.restore(snapshot);
@@ -57,7 +54,6 @@ export const backUp = sort<object>({
   name: "backUp",
   suits: () => false,
   choose: () => ({}),
-  text: () => "etcd is backed up",
   play(world) {
     backups.set(world, world.cluster.etcd.snapshot());
   },
@@ -68,10 +64,6 @@ export const restoreBackup = sort<RestoreOptions>({
   name: "restoreBackup",
   suits: () => false,
   choose: () => ({}),
-  text({ bump = 0, keepsLeases = false }) {
-    const bumped = bump === 0 ? "" : `, and revisions go on ${bump} later`;
-    return `etcd is restored from the backup${bumped}${keepsLeases ? ", and Leases are in another etcd" : ""}`;
-  },
   play(world, ways) {
     const backup = backups.get(world);
     if (backup) world.cluster.restore(backup, ways);

@@ -23,7 +23,6 @@ const DAMAGES = ["deletePolicy", "deleteBinding", "openPolicy", "auditOnly"] as 
 export const damagePolicy = sort<{ readonly kind: number; readonly how: (typeof DAMAGES)[number] }>({
   name: "damagePolicy",
   choose: (random, limits) => ({ kind: kindOf(random, limits), how: oneOf(random, DAMAGES) }),
-  text: ({ kind, how }, names) => `a user damages the policy that guards ${names.crd(kind)}: ${how}`,
   async play(world, { kind, how }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -47,7 +46,6 @@ export const damagePolicy = sort<{ readonly kind: number; readonly how: (typeof 
 export const foreignPolicy = sort<{ readonly kind: number; readonly ms: number }>({
   name: "foreignPolicy",
   choose: (random, limits) => ({ kind: kindOf(random, limits), ms: lastingOf(random) }),
-  text: ({ kind }, names) => `a user has a policy of the name of that of ${names.crd(kind)}`,
   async play(world, { kind, ms }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -83,7 +81,6 @@ export const damageWebhook = sort<{ readonly how: (typeof CONFIGURATION_DAMAGES)
   weight: 3,
   suits: ({ programs }) => programs.some(isServing),
   choose: (random) => ({ how: oneOf(random, CONFIGURATION_DAMAGES) }),
-  text: ({ how }) => `a user damages the configuration of the webhook: ${how}`,
   async play(world, { how }) {
     if (how === "delete") {
       await world.user.send("DELETE", CONFIGURATION);
@@ -116,7 +113,6 @@ export const deleteSecret = sort({
   weight: 3,
   suits: ({ programs }) => programs.some(isServing),
   choose: () => ({}),
-  text: () => "a Secret of the webhook is deleted",
   play: (world: World) =>
     void world.user.send("DELETE", "/api/v1/namespaces/kube-storage-migration/secrets/ksvm-webhook-tls"),
 });
@@ -127,7 +123,6 @@ export const damageShipped = sort({
   weight: 3,
   suits: ({ programs }) => programs.some(({ run }) => run === "init"),
   choose: () => ({}),
-  text: () => "a user stops the migrations of ksvm from being served",
   async play({ user }: World) {
     const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/storageversionmigrations.migration.k8s.io";
     await user.send("PATCH", path, [{ op: "replace", path: "/spec/versions/0/served", value: false }], JSON_PATCH);

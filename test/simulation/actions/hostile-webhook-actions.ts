@@ -23,7 +23,6 @@ export const mutate = sort<{
     ms: lastingOf(random),
     how: oneOf(random, ["mark", "count", "spec", "stamp"]),
   }),
-  text: ({ kind, how }, names) => `a webhook changes every object of ${names.crd(kind)} that is written: ${how}`,
   async play(world, { at, kind, ms, how }) {
     let calls = 0;
     const webhook = admissionWebhook(({ object }) => {
@@ -89,8 +88,6 @@ export const failWebhook = sort<{
     isIgnored: oneIn(random, 3),
     timeoutSeconds: oneOf(random, [1, 10, 30]),
   }),
-  text: ({ kind, how, isMutating, isIgnored, timeoutSeconds }, names) =>
-    `a ${isMutating ? "mutating" : "validating"} webhook for ${names.crd(kind)} fails: ${how}, time limit ${timeoutSeconds} s${isIgnored ? ", failures are ignored" : ""}`,
   async play(world, { at, kind, ms, how, ...shape }) {
     const webhook = async (): Promise<WebhookAnswer> => await (BAD_ANSWERS[how] ?? hang)();
     const plan = world.kindAt(kind);
@@ -120,8 +117,6 @@ export const pretend = sort<{ readonly kind: number; readonly ms: number; readon
       { code: 504, reason: "Timeout", details: { retryAfterSeconds: 1e12 } },
     ]),
   }),
-  text: ({ kind, status }, names) =>
-    `a webhook denies some objects of ${names.crd(kind)} with ${JSON.stringify(status)}`,
   async play(world, { at, kind, ms, status }) {
     const webhook = admissionWebhook(({ name }) =>
       name.endsWith("1") ? { allowed: false, status } : { allowed: true },

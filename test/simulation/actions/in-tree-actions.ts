@@ -31,8 +31,6 @@ export const inTreeMigration = sort<{
     how: oneOf(random, ["works", "works", "fails", "stuck", "dies"]),
     ms: lastingOf(random),
   }),
-  text: ({ kind, how }, names) =>
-    `Kubernetes' own migrator migrates ${names.crd(kind)}: it ${how === "stuck" ? "is stuck" : how}`,
   async play(world, { at, kind, how, ms }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;

@@ -20,7 +20,6 @@ export const editLeader = sort<{ readonly how: keyof typeof SPECS | "delete" }>(
   weight: 3,
   suits: hasController,
   choose: (random) => ({ how: oneOf(random, ["delete", "steal", "hold", "free", "future", "empty"]) }),
-  text: ({ how }) => `a user edits the Lease of the leader: ${how}`,
   async play({ user }, { how }) {
     const path = objectPath(LEASES, { namespace: SYSTEM_NAMESPACE, name: CONTROLLER_LEASE });
     if (how === "delete") await user.send("DELETE", path);

@@ -10,16 +10,6 @@ export const editLease = sort<{ readonly kind: number; readonly how: LeaseEdit }
     kind: kindOf(random, limits),
     how: oneOf(random, ["delete", "steal", "checkpoint", "forge", "replay"]),
   }),
-  text({ kind, how }, names) {
-    const deed = {
-      delete: "deletes",
-      steal: "takes over",
-      checkpoint: "writes a checkpoint of nonsense into",
-      forge: "changes the watermark of the checkpoint in",
-      replay: "writes an earlier checkpoint back into",
-    }[how];
-    return `a user ${deed} the Lease of the run of ${names.crd(kind)}`;
-  },
   async play(world, { kind, how }) {
     const plan = world.kindAt(kind);
     if (plan) await world.user.editLease(plan, how);

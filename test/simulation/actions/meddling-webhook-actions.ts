@@ -84,9 +84,6 @@ export const meddle = sort<{
       ms: obstacleLastingOf(random),
     };
   },
-  text: ({ every, how, isIgnored, status, timeoutSeconds, what }) =>
-    `a webhook ${how === "deny" ? `denies with ${JSON.stringify(status)}` : `fails (${how}, time limit ${timeoutSeconds} s)`} ` +
-    `${every === 1 ? "each" : `one in ${every}`} of what ksvm writes of ${what}${isIgnored ? ", failures are ignored" : ""}`,
   async play(world, { at, every, how, ms, status, what, ...shape }) {
     let writes = 0;
     const pass = admissionWebhook(() => ({ allowed: true }));

@@ -1,16 +1,8 @@
-import { stateOf, type StorageVersionMigration, SUSPEND_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
-import {
-  FORCE_ANNOTATION,
-  HASH_ANNOTATION,
-  OWNER_ANNOTATION,
-  PRIORITY_ANNOTATION,
-  SUSPEND_ALL_ANNOTATION,
-} from "../../../src/api/names.ts";
-import { LEASE_KIND } from "../../../src/api/lease.ts";
+import { stateOf, type StorageVersionMigration } from "../../../src/api/migration.ts";
+import { FORCE_ANNOTATION, HASH_ANNOTATION, OWNER_ANNOTATION, PRIORITY_ANNOTATION } from "../../../src/api/names.ts";
 import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
-import { collectionPath, LEASES, MIGRATIONS, objectPath } from "../../../src/kube/resources.ts";
+import { collectionPath, MIGRATIONS, objectPath } from "../../../src/kube/resources.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
-import { configHashOf } from "../model/encryption-configuration.ts";
 import { oneIn, oneOf } from "../world/random-choices.ts";
 import { groupOf } from "../world/kinds.ts";
 import type { Answered } from "../world/user-actions.ts";
@@ -26,7 +18,7 @@ export const createMigrations = sort<{
   readonly kind: number;
   readonly count: number;
   readonly of: "kind" | "missing";
-  readonly how: "plain" | "forced" | "low" | "reencrypt" | "reencryptNewest" | "reencryptOptional";
+  readonly how: "plain" | "forced" | "low" | "reencrypt";
 }>({
   name: "createMigrations",
   weight: 3,
@@ -37,20 +29,15 @@ export const createMigrations = sort<{
     of: oneIn(random, 8) ? "missing" : "kind",
     how: oneOf(random, ["plain", "plain", "forced", "low"]),
   }),
-  text: ({ kind, count, of, how }, names) =>
-    `a user creates ${count} migration${count === 1 ? "" : "s"} (${how}) of ${of === "kind" ? names.crd(kind) : "a resource that is not there"}`,
   async play(world, { kind, count, of, how }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
     const resource = of === "kind" ? plan.plural : "nothings";
-    const expectedConfig = configHashOf(world.cluster.buildOf(0).encryption);
     const annotations = {
       plain: {},
       forced: { [FORCE_ANNOTATION]: "true" },
       low: { [PRIORITY_ANNOTATION]: "low" },
       reencrypt: reencryptAnnotation({}),
-      reencryptNewest: reencryptAnnotation({ expectedConfig }),
-      reencryptOptional: reencryptAnnotation({ isOptional: true }),
     }[how];
     const version = oneOf(world.streams("user"), plan.versions);
     for (let index = 0; index < count; index++) {
@@ -71,7 +58,6 @@ export const editMigration = sort<{ readonly index: number; readonly how: Edit }
     index: Math.floor(random() * 4),
     how: oneOf(random, ["delete", "delete", "succeed", "fail", "forget", "owner", "token", "hash", "progress"]),
   }),
-  text: ({ index, how }) => `a user edits migration ${index}: ${how}`,
   async play(world, { index, how }) {
     const path = (how === "reencrypt" ? runningPath(world) : undefined) ?? pathOf(world, index);
     if (path === undefined) return;
@@ -100,7 +86,6 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
   weight: 3,
   suits: hasMigrations,
   choose: (random) => ({ index: Math.floor(random() * 4), ms: lastingOf(random) }),
-  text: ({ index }) => `a user suspends migration ${index}`,
   async play(world, { index, ms }) {
     const path = pathOf(world, index);
     if (path === undefined) return;
@@ -108,27 +93,6 @@ export const suspendMigration = sort<{ readonly index: number; readonly ms: numb
     await world.lasting(ms);
     if (mayComeLate(suspended)) await untilWritten(world);
     const resume = () => patch(world, path, { spec: { suspend: null } });
-    await insist(world, resume);
-    // A restore may bring the suspension back.
-    world.cluster.etcd.onRestore(() => void insist(world, resume));
-  },
-});
-
-/** A user suspends all migrations, and resumes them some time later. */
-export const suspendMigrations = sort<{ readonly ms: number }>({
-  name: "suspendMigrations",
-  weight: 2,
-  suits: hasController,
-  choose: (random) => ({ ms: lastingOf(random) }),
-  text: () => "a user suspends all migrations",
-  async play(world, { ms }) {
-    const ref = { namespace: SYSTEM_NAMESPACE, name: SUSPEND_LEASE };
-    const metadata = { ...ref, annotations: { [SUSPEND_ALL_ANNOTATION]: TIME } };
-    const path = collectionPath(LEASES, SYSTEM_NAMESPACE);
-    const suspended = await world.user.send("POST", path, { ...LEASE_KIND, metadata, spec: {} });
-    await world.lasting(ms);
-    if (mayComeLate(suspended)) await untilWritten(world);
-    const resume = () => world.user.send("DELETE", objectPath(LEASES, ref));
     await insist(world, resume);
     // A restore may bring the suspension back.
     world.cluster.etcd.onRestore(() => void insist(world, resume));

@@ -15,7 +15,6 @@ export const writeObject = sort<{
     how: oneOf(random, ["create", "update", "delete"]),
     object: Math.floor(random() * 30),
   }),
-  text: ({ kind, how, object }, names) => `a user ${how}s object ${object} of ${names.crd(kind)}`,
   async play(world, { kind, how, object }) {
     const plan = world.kindAt(kind);
     if (plan) await world.user[how](plan, oneOf(world.streams("user"), plan.versions), object);

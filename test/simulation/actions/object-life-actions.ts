@@ -19,7 +19,6 @@ export const terminate = sort<OfObject & { readonly ms: number }>({
     object: Math.floor(random() * 10),
     ms: lastingOf(random),
   }),
-  text: ({ kind, object }, names) => `a user deletes object ${object} of ${names.crd(kind)}, which has a finalizer`,
   async play(world, { kind, object, ms }) {
     const {
       cluster,
@@ -52,8 +51,6 @@ export const recreateObjects = sort<{ readonly kind: number; readonly count: num
     count: oneOf(random, [1, 3, 10]),
     ms: lastingOf(random),
   }),
-  text: ({ kind, count }, names) =>
-    `users delete ${count} object${count === 1 ? "" : "s"} of ${names.crd(kind)} and create them again`,
   async play(world, { kind, count, ms }) {
     const plan = world.plan.kinds[kind];
     if (plan === undefined) return;
@@ -78,8 +75,6 @@ export const replaceOld = sort<OfObject & { readonly how: "old" | "unmanaged"; r
     how: oneIn(random, 2) ? "old" : "unmanaged",
     ms: lastingOf(random),
   }),
-  text: ({ kind, object, how }, names) =>
-    `a user replaces object ${object} of ${names.crd(kind)} ${how === "old" ? "by what was read before" : "without managedFields"}`,
   async play({ plan: { kinds }, schedule, user }, { kind, object, how, ms }) {
     const plan = kinds[kind];
     if (plan === undefined) return;

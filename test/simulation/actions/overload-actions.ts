@@ -30,8 +30,6 @@ export const throttle = sort<{
     share: spread(random, 0.1, 1),
     ms: obstacleLastingOf(random),
   }),
-  text: ({ status, retryAfter, share }) =>
-    `${(share * 100).toFixed(0)} % of the requests are refused with ${status}, Retry-After "${retryAfter}"`,
   play(world, { status, retryAfter, share, ms }) {
     const seconds = Number(retryAfter);
     const details = Number.isFinite(seconds) && retryAfter !== "" ? { details: { retryAfterSeconds: seconds } } : {};
@@ -56,7 +54,6 @@ export const throttle = sort<{
 export const quota = sort<{ readonly kind: number; readonly ms: number }>({
   name: "quota",
   choose: (random, limits) => ({ kind: kindOf(random, limits), ms: obstacleLastingOf(random) }),
-  text: ({ kind }, names) => `an admission plugin refuses writes of some objects of ${names.crd(kind)}`,
   play(world, { kind, ms }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;
@@ -94,7 +91,6 @@ function interfere(
 export const expireTokens = sort<{ readonly everyMs: number; readonly ms: number }>({
   name: "expireTokens",
   choose: (random) => ({ everyMs: Math.round(spread(random, 5, 5_000)), ms: Math.min(60_000, lastingOf(random)) }),
-  text: ({ everyMs }, names) => `etcd is compacted every ${names.time(everyMs)}`,
   play({ cluster: { etcd }, schedule }, { everyMs, ms }) {
     const compact = (leftMs: number): void => {
       if (etcd.revision > etcd.compactedRevision) etcd.compact(etcd.revision);

@@ -7,7 +7,6 @@ import { jumpOf, lastingOf, programOf } from "./choices.ts";
 export const start = sort<{ readonly program: number }>({
   name: "start",
   choose: (random, limits) => ({ program: programOf(random, limits) }),
-  text: ({ program }, names) => `${names.program(program)} starts`,
   play: (world, { program }) => world.start(program),
 });
 
@@ -15,7 +14,6 @@ export const start = sort<{ readonly program: number }>({
 export const crash = sort<{ readonly program: number }>({
   name: "crash",
   choose: (random, limits) => ({ program: programOf(random, limits) }),
-  text: ({ program }, names) => `${names.program(program)} crashes`,
   play: (world, { program }) => world.programs[program]?.process.crash(),
 });
 
@@ -27,8 +25,6 @@ export const standStill = sort<{ readonly program: number; readonly how: "pause"
     how: oneOf(random, ["pause", "suspend"]),
     ms: lastingOf(random),
   }),
-  text: ({ program, how }, names) =>
-    `${how === "pause" ? "" : "the machine of "}${names.program(program)} stands still`,
   play(world, { program, how, ms }) {
     const goOn = world.programs[program]?.process.stand(how);
     if (goOn) world.schedule.in(ms, goOn);
@@ -39,8 +35,6 @@ export const standStill = sort<{ readonly program: number; readonly how: "pause"
 export const jump = sort<{ readonly program: number; readonly byMs: number }>({
   name: "jump",
   choose: (random, limits) => ({ program: programOf(random, limits), byMs: jumpOf(random) }),
-  text: ({ program, byMs }, names) =>
-    `the clock of ${names.program(program)} jumps ${byMs < 0 ? "back" : "forward"} by ${names.time(Math.abs(byMs))}`,
   play: (world, { program, byMs }) => jumpClock(world, world.programs[program]?.process, byMs),
 });
 
@@ -50,7 +44,6 @@ export const suspendAll = sort<{ readonly ms: number }>({
   // Certificates end in this time, and nobody renews them.
   suits: ({ lifetimes }) => lifetimes === undefined,
   choose: (random) => ({ ms: Math.round(spread(random, 1_000, 2_400_000)) }),
-  text: () => "all machines are suspended",
   play(world, { ms }) {
     const { cluster, programs, schedule } = world;
     // Nobody knows when one would end that is suspended meanwhile.
@@ -69,7 +62,6 @@ export const suspendAll = sort<{ readonly ms: number }>({
 export const replace = sort<{ readonly program: number; readonly ms: number }>({
   name: "replace",
   choose: (random, limits) => ({ program: programOf(random, limits), ms: lastingOf(random) }),
-  text: ({ program }, names) => `${names.program(program)} is told to end, and another one starts in its place`,
   play(world, { program, ms }) {
     world.programs[program]?.interrupt();
     world.schedule.in(ms, () => world.start(program));

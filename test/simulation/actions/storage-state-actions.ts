@@ -26,7 +26,6 @@ export const editStorageState = sort<{
     kind: kindOf(random, limits),
     how: oneOf(random, ["delete", "delete", "record", "unknown", "empty", "old", "ahead", "disagree"]),
   }),
-  text: ({ kind, how }, names) => `a user edits the StorageState of ${names.crd(kind)}: ${how}`,
   async play(world, { kind, how }) {
     const { user } = world;
     const plan = world.kindAt(kind);

@@ -11,7 +11,6 @@ export const flip = sort<{ readonly kind: number; readonly to: string }>({
     const kind = kindOf(random, limits);
     return { kind, to: oneOf(random, limits.kinds[kind]?.versions ?? []) };
   },
-  text: ({ kind, to }, names) => `a user makes ${to} the storage version of ${names.crd(kind)}`,
   async play(world, { kind, to }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;

@@ -32,9 +32,6 @@ export const upgrade = sort<{
     const isTriggered = end === "undone" && programs.some(({ trigger }) => trigger === "on");
     return { everyMs, downMs, end, ...(isTriggered ? { stayMs: SEEN_MS, ms: ms + SEEN_MS } : { ms }) };
   },
-  text: ({ everyMs, downMs, end, stayMs = 0 }, names) =>
-    `the API servers are upgraded one by one, every ${names.time(everyMs)}, each is down for ${names.time(downMs)}; it is ${end}` +
-    (stayMs > 0 ? ` ${names.time(stayMs)} later` : ""),
   async play(world, { everyMs, downMs, end, stayMs = 0 }) {
     const { cluster, plan, schedule } = world;
     if (world.isAdministered) return;
@@ -83,8 +80,6 @@ export const rotateKey = sort<{
       ms: (everyMs + 2_000) * servers * 2 + 200_000,
     };
   },
-  text: ({ how, everyMs }, names) =>
-    `the encryption key is rotated, by a ${how} of an API server every ${names.time(everyMs)}`,
   async play(world, { how, everyMs, program }) {
     const { cluster, plan, schedule } = world;
     if (world.isAdministered) return;
@@ -119,7 +114,6 @@ export const switchKey = sort<{ readonly server: number; readonly ms: number }>(
   weight: 6,
   suits: hasReencryptions,
   choose: (random, limits) => ({ server: serverOf(random, limits), ms: Math.round(spread(random, 20, 100_000)) }),
-  text: ({ server }, names) => `${names.server(server)} reads a configuration that writes with the key before`,
   play({ cluster, plan, schedule }, { server, ms }) {
     const { encryption: before } = cluster.buildOf(server);
     if (switched.has(before)) return;
@@ -142,7 +136,6 @@ export const visit = sort<{ readonly ms: number }>({
   weight: 6,
   suits: hasReencryptions,
   choose: (random) => ({ ms: Math.round(spread(random, 50, 60_000)) }),
-  text: () => "an API server joins that writes with the key before, and leaves again",
   play({ cluster, plan, schedule }, { ms }) {
     const slot = cluster.freeSlot;
     if (slot === undefined) return;

@@ -18,8 +18,6 @@ export const deny = sort<{
     status: oneOf(random, [400, 403, 404, 409, 410, 422, 429, 500, 503, 504]),
     reason: oneOf(random, ["", "NotFound", "Conflict", "Gone", "Expired", "TooManyRequests", "Invalid"]),
   }),
-  text: ({ kind, status, reason }, names) =>
-    `a webhook denies half of the objects of ${names.crd(kind)} with ${status}${reason && ` ${reason}`}`,
   async play(world, { at, kind, ms, status, reason }) {
     const plan = world.kindAt(kind);
     if (plan === undefined) return;

@@ -12,10 +12,7 @@ import {
   type StorageState,
   type StorageVersionMigration,
   stateOf,
-  SUSPEND_LEASE,
-  SYSTEM_NAMESPACE,
 } from "../../../src/api/migration.ts";
-import { reencryptionWishOf } from "../../../src/api/reencryption.ts";
 import {
   CREATED_BY_LABEL,
   CREATED_BY_TRIGGER,
@@ -24,9 +21,8 @@ import {
   STORED_VERSIONS_ANNOTATION,
   WEBHOOK_NAME,
 } from "../../../src/api/names.ts";
-import { LEASES, MIGRATIONS, objectPath, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
+import { MIGRATIONS, objectPath, STORAGE_STATES, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
-import { configHashOf } from "../model/encryption-configuration.ts";
 import { areUnmanaged } from "../actions/choices.ts";
 import { isServing, type KindPlan } from "../plan.ts";
 import { ControllerProgram, restartReplicas } from "../programs/controller-program.ts";
@@ -69,8 +65,6 @@ const WAITING_REQUESTS = 4;
  * status for a quarter of an hour has six resources migrated five times each: the pause doubles each time.
  */
 const MAX_CREATED = 40;
-const SUSPEND_REF = { namespace: SYSTEM_NAMESPACE, name: SUSPEND_LEASE };
-const SUSPEND_KEY = `/registry/leases/${SYSTEM_NAMESPACE}/${SUSPEND_LEASE}`;
 
 /**
  * Once the disturbances are over, replicas of the controller that live finish what there is to do: each migration ends, or waits
@@ -108,7 +102,6 @@ export class ControllersCheck implements Check {
     if (replicas.length === 0) return;
     const living = restartReplicas(this.#world);
     await putRight(this.#world, () => this.#repeat());
-    this.#takeBack();
     if (isPutRight(this.#world)) await putRight(this.#world, () => this.#putRight());
     if (!(await schedule.run(() => this.#isOver, LIVENESS_MS))) this.#violate(`liveness: ${this.#leftToDo()}`);
     if (this.#world.plan.seed % 8 === 0) await this.#watchIdle(living.length);
@@ -119,23 +112,9 @@ export class ControllersCheck implements Check {
   async #repeat(): Promise<void> {
     const world = this.#world;
     await deleteOwnPolicies(world);
-    const isMarked = world.cluster.etcd.get(SUSPEND_KEY) !== undefined;
-    if (isMarked) await insist(world, () => world.user.send("DELETE", objectPath(LEASES, SUSPEND_REF)));
     for (const { metadata } of this.#migrations().filter(isSuspended)) {
       const path = objectPath(MIGRATIONS, { name: metadata.name });
       await insist(world, () => world.user.merge(path, { spec: { suspend: null } }));
-    }
-  }
-
-  /** A migration that means a configuration which no API server has any more waits until its user takes it back. */
-  #takeBack(): void {
-    const { cluster, user } = this.#world;
-    const newest = configHashOf(cluster.buildOf(0).encryption);
-    for (const migration of this.#migrations()) {
-      const { annotations, name } = migration.metadata;
-      const { expectedConfig = newest } = reencryptionWishOf(annotations) ?? {};
-      if (!isFinished(migration) && expectedConfig !== newest)
-        void user.send("DELETE", objectPath(MIGRATIONS, { name }));
     }
   }
 

@@ -1,5 +1,5 @@
 import { hasCondition, resourceNameOf, type StorageVersionMigration } from "../../../src/api/migration.ts";
-import { type ReencryptionWish, reencryptionWishOf } from "../../../src/api/reencryption.ts";
+import { reencryptionWishOf } from "../../../src/api/reencryption.ts";
 import { FORCE_ANNOTATION } from "../../../src/api/names.ts";
 import type { SimEtcd } from "../model/etcd.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
@@ -86,7 +86,7 @@ export class MigratedCheck implements Check {
     const prunes = wish === undefined && !areUnmanaged(this.#world.plan);
     return (
       notMigrated(etcd, past, { since: createRevision, proven: migration.status?.crd, prunes }) ??
-      (wish === undefined ? undefined : this.#notReencrypted(migration, { createRevision, prefix: past.prefix, wish }))
+      (wish === undefined ? undefined : this.#notReencrypted(migration, { createRevision, prefix: past.prefix }))
     );
   }
 
@@ -97,7 +97,7 @@ export class MigratedCheck implements Check {
     });
     if (kind === undefined) return undefined;
     const wish = reencryptionWishOf(migration.metadata.annotations);
-    if (wish !== undefined) return this.#notReencrypted(migration, { createRevision, prefix: prefixOf(kind), wish });
+    if (wish !== undefined) return this.#notReencrypted(migration, { createRevision, prefix: prefixOf(kind) });
     return reasonOf(migration) === "Migrated" ? this.#notStoredAnew(kind, createRevision) : undefined;
   }
 
@@ -120,18 +120,12 @@ export class MigratedCheck implements Check {
   /** Every object that was there when the last one was written has the key of the configuration that its status names. */
   #notReencrypted(
     { metadata, spec, status }: StorageVersionMigration,
-    {
-      createRevision,
-      prefix,
-      wish: { expectedConfig },
-    }: { readonly createRevision: number; readonly prefix: string; readonly wish: ReencryptionWish },
+    { createRevision, prefix }: { readonly createRevision: number; readonly prefix: string },
   ): string | undefined {
     const { message = "", reason } = status?.conditions?.find(({ type }) => type === "Succeeded") ?? {};
     const [config = ""] = /sha256:[0-9a-f]{64}$/.exec(message) ?? [];
     const key = this.#world.cluster.keyOf(config);
     if (reason !== "Reencrypted" || key === undefined) return `${metadata.name} was to re-encrypt, and names no key`;
-    if (expectedConfig !== undefined && config !== expectedConfig)
-      return `it means ${expectedConfig}, and names ${config}`;
     const last = this.#lastWrites.get(`${this.#writer()} ${spec.resource.resource}`)?.revision ?? 0;
     // The run began after the migration was created.
     const upTo = Math.max(last, createRevision);

@@ -6,14 +6,12 @@ import {
   storageVersionOf,
   storedVersionsOf,
 } from "../../../src/api/crd.ts";
-import { NONE_SHOWN } from "../../../src/apiservers/encryption-evidence.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { parseOwner } from "../../../src/api/owner.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
 import { apiVersionOf } from "../../../src/kube/resources.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
 import type { Counts } from "../../../src/migrator/rewrite/counts.ts";
-import { type Verification, verdictOf } from "../../../src/verify/verification.ts";
 import type { SimApiServer } from "../model/api-server.ts";
 import { builtInKinds } from "../model/built-in-kinds.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
@@ -98,7 +96,7 @@ interface Followed {
 }
 
 /**
- * What one `ksvm migrate`, `ksvm reencrypt` or `ksvm verify` tells, against what etcd has at that moment: each event, and the result. What other clients do in the
+ * What one `ksvm migrate` or `ksvm reencrypt` tells, against what etcd has at that moment: each event, and the result. What other clients do in the
  * moments between is not held against it.
  *
  * What "migrated" says today: every object is stored in the storage version. Of a CRD that is so as long as the CRD is what the
@@ -106,8 +104,7 @@ interface Followed {
  * the first look until after that. Of a re-encryption, with whichever API servers read other configurations meanwhile: every object
  * that was written before the last one was done is encrypted with the key of the configuration that the result names. And where
  * another run was forced, and no API server changed its encryption configuration since a long time before the run:
- * every object is encrypted with the key of that configuration. A verification says the same as a re-encryption, of a built-in resource as well in
- * which version its objects are stored, and which objects were not stored so before.
+ * every object is encrypted with the key of that configuration.
  */
 export class ToldCheck {
   readonly #options: ToldCheckOptions;
@@ -152,7 +149,7 @@ export class ToldCheck {
   static of(world: World): Check {
     const { etcd } = world.cluster;
     noteWriters(etcd, currentWriter);
-    world.witnesses.push(({ force, kind, name, reencryption }) => {
+    world.witnesses.push(({ force, kind, name, reencrypts = false }) => {
       const startedAt = world.schedule.now;
       const check = new ToldCheck({
         report: (violation) => world.violate(`told: ${violation}`),
@@ -164,7 +161,7 @@ export class ToldCheck {
         storedNow: () => new Set(world.cluster.nodes.map(({ api }) => storedApiVersionOf(api, kind))),
         servedNow: () => builtInVersionsOf(world.cluster, kind),
         isForced: force,
-        isReencryption: reencryption !== undefined,
+        isReencryption: reencrypts,
         keyOf: (configHash) => world.cluster.keyOf(configHash),
         keysNow: () => keysOf(world.cluster),
         keyAtEnd: () =>
@@ -177,7 +174,6 @@ export class ToldCheck {
       return {
         told: (event) => check.told(event),
         ended: (result, how) => (result === undefined ? check.failed(how) : check.ended(result)),
-        verified: (verification) => check.verified(verification),
       };
     });
     return { name: "told" };
@@ -237,24 +233,6 @@ export class ToldCheck {
   /** A run without a freeze that has not written an object rests on nothing of before the restore. */
   #hasNotBegun({ type }: MigrationEvent): boolean {
     return type === "converged" && this.#options.isReencryption === true && this.#seen.writes === 0;
-  }
-
-  /** A verification came to its end with this. */
-  verified({ changed, counts, crd, encryption, outcome, storageVersion }: Verification): void {
-    if (outcome !== verdictOf(counts)) this.#report(`it says ${outcome}, and its counts are ${JSON.stringify(counts)}`);
-    const { deletions, doneAt, isRestored, storedThen, writes, written } = this.#seen;
-    if (isRestored) return;
-    // Of a write without an answer nobody knows what became of it.
-    const sure = changed.filter(({ doubt }) => doubt !== "no answer").length;
-    if (sure > writes) this.#report(`it names ${sure} objects that were not current, and it wrote ${writes}`);
-    if (counts.gone > deletions) this.#report(`it has ${counts.gone} objects gone, and ${deletions} were deleted`);
-    if (written.size > counts.changed + counts.notShown)
-      this.#report(`it has ${counts.changed} objects changed, and it wrote ${written.size}`);
-    // Nothing is known of an object whose write was refused.
-    const claim = { what: "verified", upTo: doneAt, butFor: counts.notShown };
-    if (crd === undefined) this.#areStoredAlike(storedThen, claim);
-    else this.#areStoredAs(crd, claim, storageVersion);
-    if (encryption !== NONE_SHOWN) this.#haveKeyOf(encryption, claim);
   }
 
   /** It ended with an error of this message, or by a crash. */

@@ -2,7 +2,7 @@ import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } fro
 import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { KindPlan } from "../plan.ts";
-import { hasReencryptions, hasVerifications } from "../actions/choices.ts";
+import { hasReencryptions } from "../actions/choices.ts";
 import { MigrateProgram } from "../programs/migrate-program.ts";
 import { crdNameOf, prefixOf } from "../world/kinds.ts";
 import type { World } from "../world/world.ts";
@@ -17,8 +17,8 @@ const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindi
 const UNDISTURBED_MS = 900_000;
 
 /**
- * What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze; where keys were rotated, another one
- * re-encrypts it; and where runs verify, one more finds nothing that is not current.
+ * What the disturbed runs left is for one that nobody disturbs: it migrates each CRD, and leaves no freeze; and where keys were rotated, another
+ * one re-encrypts it.
  */
 export class UndisturbedRunCheck implements Check {
   readonly name = "undisturbed run";
@@ -50,8 +50,7 @@ export class UndisturbedRunCheck implements Check {
     const world = this.#world;
     const { cluster, schedule } = world;
     if (kind.isBuiltIn !== true && cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(kind)}`) === undefined) return;
-    const reencryption = { expectsConfig: true };
-    const last = new MigrateProgram(world, { name: `ksvm-keys-${kind.plural}`, kind, force: true, reencryption });
+    const last = new MigrateProgram(world, { name: `ksvm-keys-${kind.plural}`, kind, force: true, reencrypts: true });
     const isOver = (): boolean => world.isBroken || last.isAtRest;
     if (!(await schedule.run(isOver, UNDISTURBED_MS))) world.violate("liveness: the last re-encryption does not end");
     const { endText } = last;
@@ -61,7 +60,6 @@ export class UndisturbedRunCheck implements Check {
       if (this.#isKeptUnlisted(kind) && endText?.includes(", without the storage version ") === true) return;
       world.violate(`liveness: an undisturbed re-encryption ends with ${endText}`);
     }
-    if (!world.isBroken && hasVerifications(world.plan)) await this.#verify(kind);
   }
 
   #isHeldUp(kind: KindPlan, endText: string | undefined): boolean {
@@ -76,25 +74,6 @@ export class UndisturbedRunCheck implements Check {
     const found = this.#world.cluster.etcd.get(`${CRD_PREFIX}${crdNameOf(kind)}`);
     const crd = found?.object as CustomResourceDefinition | undefined;
     return crd !== undefined && isForeign(crd) && !storedVersionsOf(crd).includes(storageVersionOf(crd));
-  }
-
-  async #verify(kind: KindPlan): Promise<void> {
-    const world = this.#world;
-    const name = `ksvm-current-${kind.plural}`;
-    const last = new MigrateProgram(world, {
-      name,
-      kind,
-      force: true,
-      reencryption: { expectsConfig: true },
-      verifies: true,
-    });
-    const isOver = (): boolean => world.isBroken || last.isAtRest;
-    if (!(await world.schedule.run(isOver, UNDISTURBED_MS)))
-      world.violate("liveness: the last verification does not end");
-    const { endText } = last;
-    if (!world.isBroken && endText !== "current") {
-      world.violate(`liveness: an undisturbed verification ends with ${endText}`);
-    }
   }
 
   async #migrate(kind: KindPlan): Promise<void> {

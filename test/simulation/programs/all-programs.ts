@@ -11,18 +11,7 @@ import { WebhookProgram } from "./webhook-program.ts";
 /** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
 export function startProgram(
   world: World,
-  {
-    run,
-    kind,
-    force,
-    trigger,
-    namesServers,
-    servesWebhook = false,
-    expectsConfig = false,
-    resumes = false,
-    verifies = false,
-    unmanaged = false,
-  }: ProgramPlan,
+  { run, kind, force, trigger, namesServers, servesWebhook = false, unmanaged = false }: ProgramPlan,
   name: string,
 ): Program | undefined {
   const kindPlan = world.plan.kinds[kind];
@@ -35,8 +24,7 @@ export function startProgram(
         name,
         kind: kindPlan,
         force: true,
-        reencryption: { expectsConfig, resumes },
-        verifies,
+        reencrypts: true,
       });
     case "controller":
       return new ControllerProgram(world, {

@@ -1,20 +1,16 @@
 import { EncryptionEvidence } from "../../../src/apiservers/encryption-evidence.ts";
 import { SeenServers } from "../../../src/apiservers/seen-servers.ts";
 import { KsvmError, messageOf } from "../../../src/errors.ts";
-import { assembleRun, type RunParts, type RunSettings } from "../../../src/migrator/assemble-run.ts";
+import { assembleRun, type RunSettings } from "../../../src/migrator/assemble-run.ts";
 import type { MigrationEvent } from "../../../src/migrator/events.ts";
-import { migrateBesideInTree, workBesideInTree } from "../../../src/migrator/beside-in-tree.ts";
+import { migrateBesideInTree } from "../../../src/migrator/beside-in-tree.ts";
 import type { MigrationResult } from "../../../src/migrator/result.ts";
-import type { RunContext } from "../../../src/migrator/run-context.ts";
-import type { Verification } from "../../../src/verify/verification.ts";
-import { verify } from "../../../src/verify/verify.ts";
-import { configHashOf } from "../model/encryption-configuration.ts";
 import { resourceOf } from "../world/kinds.ts";
 import { SimProcess } from "../world/sim-process.ts";
 import type { World } from "../world/world.ts";
 import type { Program } from "./started-program.ts";
 import { thrownText } from "./thrown-text.ts";
-import type { ReencryptionPlan, StartedMigration, Witness } from "./witness.ts";
+import type { StartedMigration, Witness } from "./witness.ts";
 
 /** What `ksvm migrate` has by default, and pages so small that there are several. */
 export const SETTINGS: RunSettings = {
@@ -38,15 +34,13 @@ const CLEANUP_MS = 120_000;
 /** How a program ended: with a result, an error, or by a crash. */
 export type ProgramEnd =
   | { readonly kind: "result"; readonly result: MigrationResult }
-  | { readonly kind: "verification"; readonly verification: Verification }
   | { readonly kind: "error"; readonly error: unknown }
   | { readonly kind: "crash" };
 
 /** What `ksvm reencrypt` has by default in the place of that. */
 const REENCRYPT_OPTIONS = { convergenceTimeoutMs: 600_000, crdMode: "rewrite" } as const;
-type ReencryptionParts = Pick<RunParts, "purpose" | "encryption" | "resumption">;
 
-/** One `ksvm migrate`, or one `ksvm reencrypt` or `ksvm verify` of one resource, in a process of its own. */
+/** One `ksvm migrate` or `ksvm reencrypt` of one resource, in a process of its own. */
 export class MigrateProgram implements Program {
   readonly process: SimProcess;
   readonly #world: World;
@@ -79,8 +73,6 @@ export class MigrateProgram implements Program {
     switch (this.#end?.kind) {
       case "result":
         return outcomeText(this.#end.result);
-      case "verification":
-        return verdictText(this.#end.verification);
       case "error":
         return messageOf(this.#end.error);
       default:
@@ -107,20 +99,18 @@ export class MigrateProgram implements Program {
     this.#end = end;
     if (end.kind === "error") thrownText(this.#world, this.process.name, end.error);
     this.#world.tell(this.process.name, `ended: ${this.endText}`);
-    for (const witness of this.#witnesses) {
-      if (end.kind === "verification") witness.verified?.(end.verification);
-      witness.ended(end.kind === "result" ? end.result : undefined, this.endText ?? "");
-    }
+    const result = end.kind === "result" ? end.result : undefined;
+    for (const witness of this.#witnesses) witness.ended(result, this.endText ?? "");
   }
 
   async #run(): Promise<ProgramEnd> {
     const { cluster, plan, settings } = this.#world;
-    const { force, name, namesServers = false, reencryption } = this.#options;
+    const { force, kind, name, namesServers = false, reencrypts = false } = this.#options;
     const { clock } = this.process;
     const client = cluster.clientOf(this.process);
     const seen = new SeenServers(clock);
     const maxInFlight = plan.maxInFlight ?? settings.maxInFlight;
-    const options = { ...settings.options, ...(reencryption === undefined ? {} : REENCRYPT_OPTIONS) };
+    const options = { ...settings.options, ...(reencrypts ? REENCRYPT_OPTIONS : {}) };
     const apiserverEndpoints = namesServers ? cluster.nodes.map(({ url }) => url) : undefined;
     const run = assembleRun(
       { ...settings, options, maxInFlight, client, clock, seen, apiserverEndpoints },
@@ -128,44 +118,24 @@ export class MigrateProgram implements Program {
         dryRun: false,
         force,
         identity: `${name}_1`,
-        ...(reencryption === undefined ? { purpose: "ksvm migrate" } : this.#reencryption(reencryption)),
+        ...(reencrypts
+          ? { purpose: "ksvm reencrypt", encryption: new EncryptionEvidence({ isAssumed: false }) }
+          : { purpose: "ksvm migrate" }),
         emit: (event) => this.#tell(event),
         cleanupPatience: { ms: CLEANUP_MS, interrupted: this.#interrupt.signal },
         signal: this.#interrupt.signal,
       },
     );
     try {
-      const work = (): Promise<ProgramEnd> => this.#work(run.context);
-      // As `Reencryption` and `Verifications` watch them.
-      return await (reencryption === undefined ? work() : seen.arrivals.during(client, work));
+      const work = (): Promise<MigrationResult> =>
+        migrateBesideInTree(run.context, resourceOf(kind), settings.webhookWaitMs);
+      // As `Reencryption` watches them.
+      return { kind: "result", result: await (reencrypts ? seen.arrivals.during(client, work) : work()) };
     } catch (error) {
       return { kind: "error", error };
     } finally {
       await run.close();
     }
-  }
-
-  async #work(context: RunContext): Promise<ProgramEnd> {
-    const [name, waitMs] = [resourceOf(this.#options.kind), this.#world.settings.webhookWaitMs];
-    if (this.#options.verifies === true) {
-      return { kind: "verification", verification: await workBesideInTree(context, name, { waitMs, work: verify }) };
-    }
-    return { kind: "result", result: await migrateBesideInTree(context, name, waitMs) };
-  }
-
-  /** As `ksvm reencrypt` and `ksvm verify` have them. */
-  #reencryption({ expectsConfig = false, resumes = false }: ReencryptionPlan): ReencryptionParts {
-    const { encryption } = this.#world.cluster.buildOf(0);
-    const expectedConfig = expectsConfig ? configHashOf(encryption) : undefined;
-    if (this.#options.verifies === true) {
-      const evidence = new EncryptionEvidence({ isAssumed: false, isOptional: true, expectedConfig });
-      return { purpose: "ksvm verify", encryption: evidence };
-    }
-    return {
-      purpose: "ksvm reencrypt",
-      encryption: new EncryptionEvidence({ isAssumed: false, expectedConfig }),
-      resumption: resumes ? "asked" : "not asked",
-    };
   }
 
   #tell(event: MigrationEvent): void {
@@ -183,12 +153,4 @@ function isCode(error: unknown, code: string): boolean {
 function outcomeText({ failures, outcome }: MigrationResult): string {
   const [first] = failures;
   return first === undefined ? outcome : `${outcome}, ${first.name}: ${first.reason}`;
-}
-
-/** The outcome, and the first object of which it is not "current". */
-function verdictText({ changed, notShown, outcome }: Verification): string {
-  const [first] = outcome === "changed" ? changed : notShown;
-  if (first === undefined) return outcome;
-  const why = "reason" in first ? first.reason : (first.doubt ?? "was not current");
-  return `${outcome}, ${first.name}: ${why}`;
 }
