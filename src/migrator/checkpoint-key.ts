@@ -5,7 +5,6 @@ import { CHECKPOINT_KEY_ANNOTATION } from "../api/names.ts";
 /**
  * The key of one attempt, by which its checkpoints can be told from those that another client wrote into the Lease. The half that
  * signs is in the memory of this process alone, and gone with it; the other half is on the CRD, which few clients may write.
- * docs/decisions/0019-a-checkpoint-is-signed.md says why.
  */
 export class CheckpointKey {
   readonly #privateKey: KeyObject;

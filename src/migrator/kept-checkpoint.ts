@@ -46,7 +46,7 @@ export function digestOfFoundation(foundation: Foundation): string {
 
 /**
  * The text of a checkpoint, with a digest over its fields: one that is cut or was edited by mistake is not believed. It proves no
- * author: only a user who asks for that goes on from it, see docs/decisions/0015-resume-with-proof.md.
+ * author: only a user who asks for that goes on from it.
  */
 export function formatKept(checkpoint: KeptCheckpoint): string {
   return formatDigested(fieldsOf(checkpoint));

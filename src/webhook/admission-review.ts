@@ -76,7 +76,7 @@ export const REVIEW_PROJECTION: Projection = {
  */
 export const REVIEW_BUDGET: ProjectionBudget = { maxValues: 400_000, maxBytes: 8 * 1024 * 1024 };
 
-/** Below that JSON.parse is faster, and has little to build (docs/decisions/0012-two-readers-of-reviews.md). */
+/** Below that JSON.parse is faster, and has little to build. */
 const SMALL_REVIEW_BYTES = 128 * 1024;
 
 const checkCrd = shape({
