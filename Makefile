@@ -125,10 +125,6 @@ bench: $(INSTALLED) ## Measure speed, distance, politeness, reruns, size and cos
 bench-million: $(INSTALLED) ## Measure the migration of 100,000 and of 1,000,000 objects (some 35 minutes)
 	@node bench/suite/main.ts --part million
 
-.PHONY: bench-page
-bench-page: $(INSTALLED) ## Write the tables and plots of docs/performance.md from bench/results
-	@node bench/suite/page.ts
-
 .PHONY: bench-prune
 bench-prune: $(INSTALLED) ## Show what a failed migration does to storedVersions: in-tree controller and ksvm (ARGS="-o json")
 	@node bench/in-tree-prune.ts $(ARGS)

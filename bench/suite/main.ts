@@ -1,5 +1,4 @@
 // How fast, at which size, at what cost, and what others notice: node bench/suite/main.ts --help
-import { writeFileSync } from "node:fs";
 import { cpus, loadavg, totalmem } from "node:os";
 import { parseArgs } from "node:util";
 import { programVersion } from "../../src/cli/shared/version.ts";
@@ -9,12 +8,12 @@ import { runScript, say } from "../run-script.ts";
 import type { Part } from "./arena.ts";
 import { PARTS } from "./parts.ts";
 import { PEER_SOURCE } from "./peer.ts";
-import { type PartResult, renderResult, RESULTS } from "./report.ts";
+import { type PartResult, renderResult } from "./report.ts";
 
 const USAGE = `node bench/suite/main.ts [--part <name>]...
   --part <name>   ${PARTS.map(({ name }) => name).join(", ")} (all but those of make bench-million)
   -h, --help      print this
-Each part prints a table and writes bench/results/<name>.json. ${PEER_SOURCE} names the folder with the sources of
+Each part prints a table. ${PEER_SOURCE} names the folder with the sources of
 kube-storage-version-migrator, with the folder vendor; without it its rows say so.`;
 
 await runScript(async (signal) => {
@@ -36,7 +35,6 @@ await runScript(async (signal) => {
     const [startedAt, loadBefore] = [performance.now(), loadavg()[0] ?? 0];
     const rows = await part.run({ program, peerSource: peerSource === "" ? undefined : peerSource, signal });
     const result: PartResult = {
-      part: part.name,
       title: part.title,
       about: part.about,
       date: new Date().toISOString(),
@@ -48,7 +46,6 @@ await runScript(async (signal) => {
       minutes: Number(((performance.now() - startedAt) / 60_000).toFixed(1)),
       rows,
     };
-    writeFileSync(new URL(`${part.name}.json`, RESULTS), `${JSON.stringify(result, undefined, 2)}\n`);
     console.log(renderResult(result));
   }
 });

@@ -1,11 +1,7 @@
 import type { Row } from "./arena.ts";
 
-/** The folder of the results. */
-export const RESULTS = new URL("../results/", import.meta.url);
-
-/** What bench/results/<part>.json holds. */
+/** What a part measured, where and when. */
 export interface PartResult {
-  readonly part: string;
   readonly title: string;
   readonly about: string;
   readonly date: string;
@@ -31,17 +27,6 @@ export function renderResult({ title, about, rows, ...rest }: PartResult): strin
       .trimEnd(),
   );
   return [title, about, machineLine(rest), "", ...table, ""].join("\n");
-}
-
-/** The table as Markdown. */
-export function markdownOf({ about, rows, ...rest }: PartResult): string {
-  const columns = columnsOf(rows);
-  const body = rows.map((row) => line(columns.map((column) => textOf(row[column]))));
-  return [about, "", line(columns), line(columns.map(() => "---")), ...body, "", machineLine(rest)].join("\n");
-}
-
-function line(cells: readonly string[]): string {
-  return `| ${cells.map((cell) => cell.replaceAll("|", String.raw`\|`)).join(" | ")} |`;
 }
 
 function machineLine({
