@@ -59,7 +59,7 @@ export function conformancePage(report: ConformanceReport): string {
 <!-- \`make conformance\` writes this file from the run that it describes. Change test/conformance/conformance-page.ts instead. -->
 
 The tests by which other storage version migrators check themselves, run against ksvm. Their sources are not part of this project: they are pinned
-by version and checksum, and used where Go keeps them. Their unit tests, and those of Cluster API's and Knative's migrators, stand case by case in [peer-cases.md](peer-cases.md).
+by version and checksum, and used where Go keeps them.
 
 | | |
 | --- | --- |

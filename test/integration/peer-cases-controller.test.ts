@@ -5,7 +5,6 @@ import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { messageOf } from "../../src/errors.ts";
 import { MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
-import { IN_TREE, type IN_TREE_CASES } from "../peer-cases/in-tree.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import {
@@ -88,7 +87,8 @@ function denying(code: number, reason: string, isDenied: () => boolean) {
   };
 }
 
-runCases<typeof IN_TREE_CASES>(IN_TREE, {
+// pkg/controller/storageversionmigrator/*_test.go of https://github.com/kubernetes/kubernetes at v1.36.3
+runCases("Kubernetes' own migrator", {
   "objects written since the list": async (t) => {
     const { kind, ended } = await underWay("since");
     await api.create(kind.resource("v1"), kind.object("late", "v1"));

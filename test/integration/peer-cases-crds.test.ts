@@ -3,8 +3,6 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, CRDS } from "../../src/kube/resources.ts";
-import { CLUSTER_API, type CLUSTER_API_CASES } from "../peer-cases/cluster-api.ts";
-import { KNATIVE, type KNATIVE_CASES } from "../peer-cases/knative.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { fileOf } from "./crd-file.ts";
@@ -84,7 +82,8 @@ async function throughT4(kind: TestKind): Promise<void> {
 
 const NAMES = ["one", "two", "three"];
 
-runCases<typeof CLUSTER_API_CASES>(CLUSTER_API, {
+// controllers/crdmigrator/crd_migrator_test.go of https://github.com/kubernetes-sigs/cluster-api at v1.14.0
+runCases("Cluster API's crdmigrator", {
   "the whole life of a version": async (t) => {
     const kind = await throughT2("life");
     t.same(await fieldVersions(kind), { one: ["v1alpha1"], two: ["v1", "v1alpha1"], three: ["v1"] });
@@ -148,7 +147,8 @@ runCases<typeof CLUSTER_API_CASES>(CLUSTER_API, {
   },
 });
 
-runCases<typeof KNATIVE_CASES>(KNATIVE, {
+// apiextensions/storageversion/migrator_test.go of https://github.com/knative/pkg at release-1.23
+runCases("Knative's migrator", {
   "two objects are migrated": async (t) => {
     const kind = await staleKind("both", 2);
     const run = await cluster.migrate([kind.name]);

@@ -2,15 +2,11 @@ import t from "tap";
 import { POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { withPodsRunning } from "../integration/job-runner.ts";
-import { testScenario } from "../integration/shown-scenario.ts";
-import { shellOf } from "../integration/transcript.ts";
+import { shellOf } from "./admin-shell.ts";
 import { ensureHelm } from "./helm.ts";
 
 const programs = { helm: await ensureHelm() };
 const GROUP = "stable.example.com";
-
-await testScenario("A Helm upgrade that is stuck", { programs });
-await testScenario("The hook of an operator", { programs, jobs: { namespace: "default", count: 1 } });
 
 /** Another owner rejects every update of one object. @returns takes the rule away */
 async function rejectBackup({ api }: Cluster): Promise<() => Promise<void>> {
@@ -27,19 +23,19 @@ async function rejectBackup({ api }: Cluster): Promise<() => Promise<void>> {
 
 await t.test("a hook that fails stops the upgrade, and the next upgrade goes on where it was", async (t) => {
   const cluster = await Cluster.start(t);
-  const shell = await shellOf(t, cluster, { programs });
+  const shell = await shellOf(t, cluster, programs);
   const mustRun = async (command: string): Promise<string> => {
     const { code, stdout } = await shell(command);
     t.equal(code, 0, `${command}: ${stdout}`);
     return stdout;
   };
   const vendor = "deploy/vendor/helm-chart";
-  await mustRun(`cp -r docs/scenarios/crontab-3.0.0 hooked && cp ${vendor}/templates/* hooked/templates/`);
+  await mustRun(`cp -r test/installed/crontab/crontab-3.0.0 hooked && cp ${vendor}/templates/* hooked/templates/`);
   await mustRun(`cp ${vendor}/values.yaml hooked/`);
-  await mustRun("helm install crontab docs/scenarios/crontab-1.0.0");
+  await mustRun("helm install crontab test/installed/crontab/crontab-1.0.0");
   await mustRun("kubectl wait --for=condition=established crd/crontabs.stable.example.com");
-  await mustRun("kubectl apply -f docs/scenarios/crontabs.yaml");
-  await mustRun("helm upgrade crontab docs/scenarios/crontab-2.0.0");
+  await mustRun("kubectl apply -f test/installed/crontab/crontabs.yaml");
+  await mustRun("helm upgrade crontab test/installed/crontab/crontab-2.0.0");
   const versions = "kubectl get crd crontabs.stable.example.com -o jsonpath='{.spec.versions[*].name}'";
   const upgrade = () => withPodsRunning(cluster, "default", () => shell("helm upgrade crontab ./hooked --timeout 2m"));
 
