@@ -57,12 +57,8 @@ simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash f
 	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN FROM SEEDS WORKERS)
 
 .PHONY: conformance
-conformance: $(INSTALLED) ## Run the tests of other migrators against ksvm and write docs/conformance.md (some 15 minutes, more where Go compiles first; KSVM_PEER_SOURCE=FOLDER, ONLY=ksvm)
-	@node test/conformance/conformance.ts $(if $(ONLY),--only $(ONLY))
-
-.PHONY: upstream-report
-upstream-report: $(INSTALLED) ## Run the reproduction of docs/upstream on Kubernetes as it is, and with the patch (some 8 minutes, more where Go compiles first)
-	@node test/conformance/upstream-report.ts
+conformance: $(INSTALLED) ## Run the end-to-end test of kube-storage-version-migrator against ksvm (some 10 minutes; needs Go and KSVM_PEER_SOURCE=FOLDER)
+	@node test/conformance/conformance.ts
 
 ##@ Develop
 

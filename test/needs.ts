@@ -15,11 +15,6 @@ const NEEDS = [
     what: "it emulates 1.33 and 1.36",
   },
   {
-    files: "test/integration/serve-in-tree*.test.ts",
-    minor: 36,
-    what: "older API servers do not take the status of in-tree migrations as it is written now",
-  },
-  {
     files: "test/integration/{reencrypt-surge,shutdown-delay}.test.ts",
     minor: 35,
     what: "an API server that ends deletes its identity Lease",

@@ -16,7 +16,6 @@ const COMPONENTS = [
   "control-plane-nodes",
   "deny-early-migrations",
   "deny-unproven-prunes",
-  "serve-in-tree-migrations",
   "no-kube-system",
   "monitoring",
 ] as const;

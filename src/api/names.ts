@@ -42,9 +42,6 @@ export const CRD_FIELD_MANAGER = "ksvm-freeze";
 /** Owns what `ksvm migrate -f` writes of a CRD, until it hands that over. */
 export const UPGRADE_FIELD_MANAGER = "ksvm-upgrade";
 
-/** The field manager of what is written in the place of Kubernetes' own migrator. It never owns storedVersions. */
-export const IN_TREE_FIELD_MANAGER = "ksvm-in-tree";
-
 /** The field manager of the no-op writes to objects. It owns no field. */
 export const REWRITE_FIELD_MANAGER = "ksvm-rewrite";
 
@@ -77,9 +74,6 @@ export const CREATED_BY_LABEL = "ksvm.sigs.k8s.io/created-by";
 
 /** The value of {@link CREATED_BY_LABEL} on migrations of the trigger. */
 export const CREATED_BY_TRIGGER = "trigger";
-
-/** The value of {@link CREATED_BY_LABEL} on migrations that serve one of Kubernetes' own migrator. */
-export const CREATED_BY_IN_TREE = "in-tree";
 
 /** The value of {@link CREATED_BY_LABEL} on migrations of `ksvm init`, so that the next one finds them. */
 export const CREATED_BY_INIT = "init";

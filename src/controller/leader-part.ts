@@ -14,8 +14,6 @@ import { ResourceSeries } from "../observability/resource-series.ts";
 import { observeTrigger } from "./observe-trigger.ts";
 import { observePacing, observeRetries } from "./observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
-import { InTreeService, SERVICE_STATES } from "../serve-in-tree/in-tree-service.ts";
-import { retireInTree } from "../serve-in-tree/retire.ts";
 import type { CrdSights } from "../trigger/crd-sights.ts";
 import { Trigger } from "../trigger/trigger.ts";
 import { calledName } from "./called-name.ts";
@@ -76,7 +74,6 @@ export class LeaderPart {
       timeoutMs: convergenceTimeoutMs,
       onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
     });
-    const inTree = this.#inTreeService();
     // What the leader before saw, or a controller before a restart, this one does not know, and goes on with its runs at once.
     seen.tookOver();
     // A migration that is suspended, or waits for Kubernetes' own migrator, has no run that would look.
@@ -87,8 +84,7 @@ export class LeaderPart {
     });
     try {
       const parts = [
-        this.#migrate(inTree, signal),
-        this.#serveInTree(inTree, signal),
+        this.#migrate(signal),
         this.#ownMigrations(signal),
         this.#trigger(finder, signal),
         this.#keepCertificates(finder, { retrier, signal }),
@@ -104,42 +100,12 @@ export class LeaderPart {
     } finally {
       metrics.migrations.reset();
       metrics.waiting.reset();
-      metrics.inTreeService.reset();
       await endLookout();
       await finder.close();
     }
   }
 
-  #inTreeService(): InTreeService | undefined {
-    const { leadership, metrics, settings } = this.#options;
-    if (settings.servesInTree !== true) {
-      return undefined;
-    }
-    const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
-    return new InTreeService({
-      ...this.#options,
-      client,
-      onState: (state) => {
-        SERVICE_STATES.forEach((one) => metrics.inTreeService.set({ state: one }, one === state ? 1 : 0));
-      },
-    });
-  }
-
-  async #serveInTree(inTree: InTreeService | undefined, signal: AbortSignal): Promise<void> {
-    const { clock, leadership, logger, loops } = this.#options;
-    if (inTree === undefined) {
-      const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
-      await retireInTree({ client, clock, logger, signal });
-    } else {
-      await loops.add("in-tree").keep((loop) => {
-        // Each of its waits has an end, or is for the feed, which is a loop of its own.
-        loop.rest();
-        return inTree.run(signal);
-      }, signal);
-    }
-  }
-
-  async #migrate(inTree: InTreeService | undefined, signal: AbortSignal): Promise<void> {
+  async #migrate(signal: AbortSignal): Promise<void> {
     const { client, clock, metrics, seen, settings } = this.#options;
     const openRun = runFactory({
       ...settings.runs,
@@ -155,7 +121,6 @@ export class LeaderPart {
       openRun,
       freezes: settings.runs.options.crdMode === "manage",
       namespace: settings.namespace,
-      isServed: inTree?.isServed,
       maxConcurrent: settings.concurrentMigrations,
       finishedLimit: settings.finishedMigrationsLimit,
       observe: (resource) => this.#observe(resource),

@@ -1,7 +1,6 @@
 import type { Logger } from "pino";
 import { isFinal, type MigrationState } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
-import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../lease/leader-election.ts";
 import type { MigrationChange, MigrationFeed } from "../migrations/migration-feed.ts";
@@ -42,8 +41,6 @@ export interface MigrationControllerOptions {
   readonly loops?: Pick<ReplicaLoops, "add">;
   /** Watches the run on a resource (`plural.group`). @default none */
   readonly observe?: (resource: string) => RunObserver;
-  /** The migrations of Kubernetes' own migrator that this replica carries out. @default none */
-  readonly isServed?: IsServed | undefined;
   /** Told how many migrations there are in each state, and how many wait for what, whenever that may have changed. */
   readonly onStates?: (states: Readonly<Record<MigrationState, number>>, waiting: ReadonlyMap<string, number>) => void;
 }

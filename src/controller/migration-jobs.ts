@@ -3,7 +3,6 @@ import { stateOf } from "../api/migration.ts";
 import type { FreezeOwner } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import type { ApiClient } from "../kube/client.ts";
 import type { LeaderElector } from "../lease/leader-election.ts";
 import type { EventSink } from "../migrator/events.ts";
@@ -43,8 +42,6 @@ export interface MigrationJobsOptions {
   readonly observe?: ((resource: string) => RunObserver) | undefined;
   /** Without a limit: an API server that is down is waited for. */
   readonly retrier: Retrier;
-  /** The migrations of Kubernetes' own migrator that this replica carries out. @default none */
-  readonly isServed?: IsServed | undefined;
   /** Whether other migrations wait for a slot. */
   readonly isSlotWanted: () => boolean;
   /** Told of one that is over, and how, ahead of the feed. */

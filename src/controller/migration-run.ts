@@ -4,7 +4,6 @@ import { identityOfRun } from "../api/owner.ts";
 import { MAX_WATERMARK_LENGTH } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient } from "../kube/client.ts";
-import type { IsServed } from "../in-tree/in-tree-guard.ts";
 import { besideInTree } from "../migrator/beside-in-tree.ts";
 import type { MigrationEvent } from "../migrator/events.ts";
 import { migrate } from "../migrator/migrate.ts";
@@ -39,8 +38,6 @@ export interface MigrationRunOptions {
   readonly signal: AbortSignal;
   /** Given back while the run only waits. */
   readonly slot: Pick<Slot, "acquire" | "give">;
-  /** The migrations of Kubernetes' own migrator that this replica carries out. @default none */
-  readonly isServed?: IsServed | undefined;
   /** Whether other migrations wait for a slot. */
   readonly isSlotWanted: () => boolean;
   /** Beats with every attempt and while the run waits on purpose; the engine's events tell of the rest. */

@@ -22,7 +22,6 @@ export type ReplicaLoop =
   | "expiry"
   | "sweep"
   | "trigger"
-  | "in-tree"
   | "certificates"
   | WebhookLoop
   | "progress"
@@ -51,7 +50,6 @@ export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "r
     expiry: LIMIT_MS,
     sweep: LIMIT_MS,
     trigger: LIMIT_MS,
-    "in-tree": LIMIT_MS,
     certificates: LIMIT_MS,
     configuration: LIMIT_MS,
     "serving-certificate": LIMIT_MS,

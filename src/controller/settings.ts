@@ -63,8 +63,6 @@ export interface ControllerSettings extends ServingSettings {
   readonly concurrentMigrations: number;
   /** How many finished migrations of each resource stay; 0 keeps all of them. */
   readonly finishedMigrationsLimit: number;
-  /** Whether migrations of Kubernetes' own migrator are carried out. @default false */
-  readonly servesInTree?: boolean;
   /** `undefined` where migrations are created by users alone. */
   readonly trigger:
     | {

@@ -29,50 +29,35 @@ export class StorageMigratingStuck extends KsvmError {
   }
 }
 
-/** Whether this process itself carries a migration of Kubernetes' own migrator out. */
-export type IsServed = (migration: InTreeMigration) => boolean;
-
-const NONE_IS_SERVED: IsServed = () => false;
-
 /**
  * What Kubernetes' own migrator has to say against a migration of a resource; `undefined` where nothing. A user who may
  * not see its migrations gets that, too: what is migrated twice is migrated.
- * @param isServed those that are no objection. @default none is
  * @throws {ApiError | TransportError}
  */
 export async function inTreeObjection(
   client: ApiClient,
   resource: string,
   signal: AbortSignal,
-  isServed = NONE_IS_SERVED,
 ): Promise<InTreeAtWork | StorageMigratingStuck | undefined> {
-  const migrations = await inTreeOf(client, resource, signal);
-  const running = migrations.find(isRunningUnless(isServed));
+  const running = await inTreeRunning(client, resource, signal);
   if (running !== undefined) {
     return new InTreeAtWork(running.metadata.name);
   }
   const crd = await findCrd(client, resource, { signal });
-  // What this process serves explains the condition, also for a moment before it says Running and after it says how it ended.
-  const isStuck = crd !== undefined && isMigrating(crd) && !migrations.some(isServed);
-  return isStuck ? new StorageMigratingStuck(resource) : undefined;
+  return crd !== undefined && isMigrating(crd) ? new StorageMigratingStuck(resource) : undefined;
 }
 
 /**
- * The migration of Kubernetes' own migrator that runs on a resource, and is not served by this process. One that has not begun is left out: where that
- * controller does not run, it never begins.
+ * The migration of Kubernetes' own migrator that runs on a resource. One that has not begun is left out: where that controller does
+ * not run, it never begins.
  * @throws {ApiError | TransportError}
  */
 export async function inTreeRunning(
   client: ApiClient,
   resource: string,
   signal: AbortSignal,
-  isServed = NONE_IS_SERVED,
 ): Promise<InTreeMigration | undefined> {
-  return (await inTreeOf(client, resource, signal)).find(isRunningUnless(isServed));
-}
-
-function isRunningUnless(isServed: IsServed): (migration: InTreeMigration) => boolean {
-  return (migration) => inTreeStateOf(migration) === "Running" && !isServed(migration);
+  return (await inTreeOf(client, resource, signal)).find((one) => inTreeStateOf(one) === "Running");
 }
 
 /** None for a user who may not see them. */

@@ -29,17 +29,7 @@ export interface InTreeMigration {
           readonly lastTransitionTime?: string;
         }[]
       | null;
-    readonly resourceVersion?: string;
   };
-  /** What wrote its status, by managedFields: one text for each field manager and the time of its last write. */
-  readonly writers?: readonly StatusWriter[];
-}
-
-/** A field manager that wrote the status of an object. */
-export interface StatusWriter {
-  readonly manager: string;
-  /** RFC 3339, of its last write. */
-  readonly time: string;
 }
 
 const PAGE_SIZE = 500;
@@ -49,10 +39,9 @@ const IN_TREE_FIELDS: Projection = {
     metadata: metadataProjection({
       generation: "all",
       creationTimestamp: "all",
-      managedFields: { items: { fields: { manager: "all", subresource: "all", time: "all" } } },
     }),
     spec: { fields: { resource: { fields: { group: "all", resource: "all" } } } },
-    status: { fields: { conditions: "all", resourceVersion: "all" } },
+    status: { fields: { conditions: "all" } },
   },
 };
 
@@ -75,7 +64,7 @@ export async function inTreeMigrations(
  * The migrations of Kubernetes' own migrator, of a resource that the API server serves.
  * @throws as {@link inTreeMigrations}.
  */
-export async function listInTree(
+async function listInTree(
   client: ApiClient,
   resource: Resource,
   options: CallOptions = {},
@@ -131,25 +120,15 @@ export function parseInTree(value: unknown): InTreeMigration | undefined {
     metadata: read,
     spec: { resource: { group: textIn(group) ?? "", resource } },
     status: statusIn(status),
-    writers: writersIn(objectIn(metadata)?.["managedFields"]),
   };
 }
 
 function statusIn(status: unknown): NonNullable<InTreeMigration["status"]> {
-  const { conditions: all, resourceVersion } = objectIn(status) ?? {};
-  const conditions = listIn(all).flatMap((one) => {
+  const conditions = listIn(objectIn(status)?.["conditions"]).flatMap((one) => {
     const { type, status: isTrue, ...texts } = textsIn(one) ?? {};
     return type === undefined || isTrue === undefined ? [] : [{ ...texts, type, status: isTrue }];
   });
-  const noted = typeof resourceVersion === "string" && resourceVersion !== "" ? { resourceVersion } : {};
-  return { conditions, ...noted };
-}
-
-function writersIn(managedFields: unknown): readonly StatusWriter[] {
-  return listIn(managedFields).flatMap((one) => {
-    const { manager = "", subresource, time = "" } = textsIn(one) ?? {};
-    return subresource === "status" ? [{ manager, time }] : [];
-  });
+  return { conditions };
 }
 
 /** `plural.group` of what it migrates. */
@@ -174,7 +153,7 @@ export function isInTreeUnfinished(migration: InTreeMigration): boolean {
  * From the list of all groups: an answer for this group alone could be a proxy's 404.
  * @throws {ApiError | TransportError}
  */
-export async function servedInTree({ transport }: ApiClient, options: CallOptions = {}): Promise<Resource | undefined> {
+async function servedInTree({ transport }: ApiClient, options: CallOptions = {}): Promise<Resource | undefined> {
   const groups = await preferredVersions(transport, options);
   const version = groups.find(({ group }) => group === IN_TREE_GROUP)?.version;
   return version === undefined ? undefined : { group: IN_TREE_GROUP, version, resource: "storageversionmigrations" };

@@ -14,7 +14,7 @@ export function notInStoredVersions(crd: CustomResourceDefinition): readonly str
  * Why the storedVersions of a CRD proves nothing about the versions that it lacks, by the condition that Kubernetes' own migrator leaves on
  * it; `undefined` where nothing speaks against it. Where a migration of the CRD has succeeded, that migrator prunes when the next one
  * begins, before the first object is rewritten. Only a success that ends on the CRD that it began with has rewritten every object:
- * docs/upstream/prune-after-failure.md. The condition outlives the migration.
+ * docs/comparison.md. The condition outlives the migration.
  */
 export function pruneDoubtOf(crd: CustomResourceDefinition): string | undefined {
   const condition = (crd.status?.conditions ?? []).find(isOfMigrator);

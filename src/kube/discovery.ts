@@ -59,14 +59,9 @@ export function versionIn(body: unknown): string {
 
 /** Whether a `gitVersion`, distribution suffixes included, is one that this program works with. */
 export function isSupportedVersion(gitVersion: string): boolean {
-  return isAtLeastMinor(gitVersion, OLDEST_SUPPORTED_MINOR);
-}
-
-/** Whether a `gitVersion`, distribution suffixes included, is Kubernetes 1.`oldest` or newer. */
-export function isAtLeastMinor(gitVersion: string, oldest: number): boolean {
   const match = /^v?(\d+)\.(\d+)/.exec(gitVersion);
   const [major, minor] = [Number(match?.[1]), Number(match?.[2])];
-  return major > 1 || (major === 1 && minor >= oldest);
+  return major > 1 || (major === 1 && minor >= OLDEST_SUPPORTED_MINOR);
 }
 
 /**

@@ -1,12 +1,6 @@
 import { messageOf } from "../errors.ts";
 import { failureKindOf } from "../kube/failure.ts";
-import {
-  InTreeAtWork,
-  inTreeObjection,
-  inTreeRunning,
-  type IsServed,
-  StorageMigratingStuck,
-} from "../in-tree/in-tree-guard.ts";
+import { InTreeAtWork, inTreeObjection, inTreeRunning, StorageMigratingStuck } from "../in-tree/in-tree-guard.ts";
 import { namingAllMissing } from "./access-check.ts";
 import { migrate, neededBy } from "./migrate.ts";
 import type { MigrationResult } from "./result.ts";
@@ -25,8 +19,6 @@ const BLIND_MS = 60_000;
 type Context = Pick<RunContext, "client" | "clock" | "retrier" | "signal"> & {
   /** For the look before `work` begins. @default `retrier` */
   readonly beforehand?: RunContext["retrier"];
-  /** The migrations of Kubernetes' own migrator that this process carries out: none of them is another one at work. @default none */
-  readonly isServed?: IsServed | undefined;
 };
 
 /**
@@ -41,8 +33,8 @@ export async function besideInTree<T>(
   resource: string,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const { client, retrier, signal, beforehand = retrier, isServed } = context;
-  const objection = await beforehand.run(() => inTreeObjection(client, resource, signal, isServed), signal);
+  const { client, retrier, signal, beforehand = retrier } = context;
+  const objection = await beforehand.run(() => inTreeObjection(client, resource, signal), signal);
   if (objection !== undefined) {
     throw objection;
   }
@@ -123,7 +115,7 @@ function patienceMs(error: unknown, waitMs: number): number {
 }
 
 async function lookOut(
-  { client, clock, isServed, retrier, signal }: Context,
+  { client, clock, retrier, signal }: Context,
   resource: string,
   run: { readonly abort: AbortController; readonly ended: AbortSignal },
 ): Promise<void> {
@@ -132,7 +124,7 @@ async function lookOut(
   while (!looking.aborted && !run.abort.signal.aborted) {
     await clock.sleep(LOOK_EVERY_MS, looking).catch(() => undefined);
     try {
-      const running = await retrier.run(() => inTreeRunning(client, resource, looking, isServed), looking);
+      const running = await retrier.run(() => inTreeRunning(client, resource, looking), looking);
       blindSince = undefined;
       if (running !== undefined) {
         throw new InTreeAtWork(running.metadata.name);

@@ -115,15 +115,6 @@ export class Metrics {
     registers: [this.registry],
   });
 
-  readonly inTreeService = new Gauge({
-    name: "ksvm_in_tree_service",
-    help:
-      "1 for the state of --serve-in-tree-migrations where this replica leads: unserved, probing, serving, or refused because another " +
-      "client serves them",
-    labelNames: ["state"] as const,
-    registers: [this.registry],
-  });
-
   readonly certificateExpiry = new Gauge({
     name: "ksvm_certificate_expiry_timestamp_seconds",
     help: "When the serving certificate in use expires",

@@ -64,7 +64,7 @@ export const IN_TREE_EXPRESSION = `request.userInfo.username in ${JSON.stringify
 /**
  * Whether the update says that a migration of the in-tree controller succeeded, and that it prunes for this reason. It prunes in three
  * other cases: after a failure, and, where an earlier migration of the CRD has succeeded, when the next one begins, and when that
- * one ends after the CRD was changed, which it calls "not been updated": docs/upstream/prune-after-failure.md.
+ * one ends after the CRD was changed, which it calls "not been updated": docs/comparison.md.
  */
 export const IN_TREE_SUCCEEDED_EXPRESSION =
   "has(object.status.conditions) && object.status.conditions != null && object.status.conditions.exists(condition, " +

@@ -140,12 +140,6 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
   ["no name is given", ["migrate"], 2, /^error: Cannot tell what to migrate: .* \[Usage\]\n$/],
   ["a name and --all-stale are given", ["migrate", "a.b", "--all-stale"], 2, /\[Usage\]\n$/],
   [
-    "in-tree migrations are to be served without a prune",
-    ["controller", "--serve-in-tree-migrations", "--manage-stored-versions=false"],
-    2,
-    /^error: Cannot use --serve-in-tree-migrations with .* \[Usage\]\n$/,
-  ],
-  [
     "the controller is to issue certificates that outlive their CA",
     ["controller", "--serving-lifetime=8760h"],
     2,

@@ -1,7 +1,7 @@
 import type { PinnedFile } from "./pinned-file.ts";
 
 /** A commit of https://github.com/kubernetes-sigs/kube-storage-version-migrator, whose modules no proxy has. */
-export const PEER_COMMIT = "5c8923c5ff96ceb4435f66b986b5aec2dd0cbc22";
+const PEER_COMMIT = "5c8923c5ff96ceb4435f66b986b5aec2dd0cbc22";
 
 /** How messages name it. */
 export const PEER = `kube-storage-version-migrator at ${PEER_COMMIT.slice(0, 7)}`;

@@ -29,6 +29,5 @@ await tap.test("inTreeMigrations() reads migrations that are larger together tha
     metadata: { name: "m0", uid: "u0", resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z" },
     spec: { resource: { group: "example.com", resource: "widgets" } },
     status: { conditions: [{ type: "Running", status: "True", reason: "r", message: "m" }] },
-    writers: [],
   });
 });

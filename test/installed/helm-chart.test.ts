@@ -72,7 +72,6 @@ const cases: readonly (readonly [values: readonly string[], components: readonly
   [["controlPlaneNodes=true"], ["control-plane-nodes"]],
   [["denyEarlyMigrations=true"], ["deny-early-migrations"]],
   [["denyUnprovenPrunes=true"], ["deny-unproven-prunes"]],
-  [["serveInTreeMigrations=true"], ["serve-in-tree-migrations"]],
   [["noKubeSystem=true"], ["no-kube-system"]],
   [MONITORING, ["monitoring"]],
   [
@@ -82,7 +81,6 @@ const cases: readonly (readonly [values: readonly string[], components: readonly
       "controlPlaneNodes=true",
       "denyEarlyMigrations=true",
       "denyUnprovenPrunes=true",
-      "serveInTreeMigrations=true",
       "noKubeSystem=true",
       ...MONITORING,
     ],
@@ -92,7 +90,6 @@ const cases: readonly (readonly [values: readonly string[], components: readonly
       "control-plane-nodes",
       "deny-early-migrations",
       "deny-unproven-prunes",
-      "serve-in-tree-migrations",
       "no-kube-system",
       "monitoring",
     ],

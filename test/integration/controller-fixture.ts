@@ -85,9 +85,9 @@ export function startController(
   cluster: Cluster,
   settings: ControllerSettings &
     Partial<Pick<MigrationControllerOptions, "client">> &
-    Pick<MigrationControllerOptions, "finishedLimit" | "isServed" | "maxConcurrent" | "observe" | "onStates"> = {},
+    Pick<MigrationControllerOptions, "finishedLimit" | "maxConcurrent" | "observe" | "onStates"> = {},
 ) {
-  const { client = cluster.api, finishedLimit = 0, isServed, maxConcurrent = 1, observe, onStates, ...rest } = settings;
+  const { client = cluster.api, finishedLimit = 0, maxConcurrent = 1, observe, onStates, ...rest } = settings;
   const abort = new AbortController();
   const logger = pino({ level: process.env["KSVM_TEST_LOG"] ?? "silent" });
   const controller = new MigrationController({
@@ -100,7 +100,6 @@ export function startController(
     leadership: { key: `${SYSTEM_NAMESPACE}/test`, replaced: undefined, assertLeading: () => undefined },
     maxConcurrent,
     finishedLimit,
-    isServed,
     ...(observe === undefined ? {} : { observe }),
     ...(onStates === undefined ? {} : { onStates }),
   });

@@ -11,7 +11,7 @@ import { TestKind } from "./crd-fixture.ts";
 import { IN_TREE, V1 } from "./lost-objects.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
 
-// The real in-tree controller, which prunes when the second migration of a CRD begins: docs/upstream/prune-after-failure.md. What it leaves
+// The real in-tree controller, which prunes when the second migration of a CRD begins: docs/comparison.md. What it leaves
 // on the CRD is all that shows it once the migration is deleted.
 
 await ensureBinaries(["kube-controller-manager"]);

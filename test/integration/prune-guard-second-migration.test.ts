@@ -7,7 +7,7 @@ import { unlessAtLeast } from "../control-plane/features.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 
-// What the in-tree controller of 1.36 does beyond pruning after a failure: docs/upstream/prune-after-failure.md. It applies the status of
+// What the in-tree controller of 1.36 does beyond pruning after a failure: docs/comparison.md. It applies the status of
 // the CRD with one field manager, and apply removes storedVersions where an earlier migration has set it and this one leaves it out.
 
 const IN_TREE = "system:kube-controller-manager";

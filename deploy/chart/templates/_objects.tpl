@@ -8,7 +8,6 @@
 {{- if .controlPlaneNodes -}}{{- $names = append $names "control-plane-nodes" -}}{{- end -}}
 {{- if .denyEarlyMigrations -}}{{- $names = append $names "deny-early-migrations" -}}{{- end -}}
 {{- if .denyUnprovenPrunes -}}{{- $names = append $names "deny-unproven-prunes" -}}{{- end -}}
-{{- if .serveInTreeMigrations -}}{{- $names = append $names "serve-in-tree-migrations" -}}{{- end -}}
 {{- if .noKubeSystem -}}{{- $names = append $names "no-kube-system" -}}{{- end -}}
 {{- $names = append $names "monitoring" -}}
 {{- toJson $names -}}

@@ -4,7 +4,6 @@ import { WEBHOOK_NAME } from "../../api/names.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
 import type { ControllerSettings } from "../../controller/settings.ts";
-import { KsvmError } from "../../errors.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
@@ -53,12 +52,7 @@ export const CONTROLLER_COMMAND = defineCommand({
 
 /** @throws {KsvmError} Usage */
 function assertServable(flags: ControllerFlags): void {
-  const { certificates, manageStoredVersions, serveInTreeMigrations, webhook } = flags;
-  // Kubernetes' own migrator prunes storedVersions: without that its migrations would not mean the same.
-  if (serveInTreeMigrations && !manageStoredVersions) {
-    const text = "Cannot use --serve-in-tree-migrations with --manage-stored-versions=false: they prune storedVersions";
-    throw new KsvmError("Usage", text);
-  }
+  const { certificates, manageStoredVersions, webhook } = flags;
   // It keeps certificates in no other case: without storedVersions nothing is frozen, unless by another process.
   if (certificates === "own" && (manageStoredVersions || webhook === "off")) {
     assertLifetimes(flags);
@@ -87,7 +81,6 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
     }),
     concurrentMigrations: flags.concurrentMigrations,
     finishedMigrationsLimit: flags.finishedMigrationsLimit,
-    servesInTree: flags.serveInTreeMigrations,
     trigger:
       flags.trigger === "on"
         ? {

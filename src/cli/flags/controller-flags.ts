@@ -7,7 +7,7 @@ import { DEFAULT_DRAIN_MS } from "../../webhook/shutdown-times.ts";
 import { parseGroups, parseResources } from "./address-parsers.ts";
 import { ISSUE_FLAGS, RENEWAL_FLAGS, WEBHOOK_URL_FLAGS } from "./certificate-flags.ts";
 import type { FlagTable } from "./flag.ts";
-import { choice, duration, optional, toggle, value } from "./kinds.ts";
+import { choice, duration, optional, value } from "./kinds.ts";
 import { MIGRATION_FLAGS } from "./migration-flags.ts";
 import { anyText, durationText, parseBoolean, wholeNumber } from "./parsers.ts";
 
@@ -117,11 +117,6 @@ export const CONTROLLER_FLAGS = {
     placeholder: "bool",
     default: true,
     help: "true or false; false only rewrites objects, without freezing and without pruning",
-  }),
-  "serve-in-tree-migrations": toggle({
-    help:
-      "carry out StorageVersionMigrations of storagemigration.k8s.io, where kube-controller-manager does not; if another client sets " +
-      "the status of one, ksvm leaves them alone",
   }),
   ...HEALTH_FLAGS,
   ...TRIGGER_FLAGS,
