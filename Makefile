@@ -34,7 +34,7 @@ test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kub
 
 # The chain from the freeze to the prune, by hand and installed, and what reads etcd beside it.
 CBOR_FILES := $(addprefix test/integration/,$(addsuffix .test.ts,cbor reencrypt-cbor migrate-crd conversion managed-fields interrupted-run \
-	rejected-objects doubtful-checkpoint freeze-before-rewrite webhook-denials automatic-trigger installed prune-guard verify reencrypt)) \
+	rejected-objects doubtful-checkpoint freeze-before-rewrite webhook-denials automatic-trigger installed prune-guard reencrypt)) \
 	$(addprefix test/chaos/,$(addsuffix .test.ts,late-writes kill-migrator installed-system))
 
 .PHONY: test-cbor

@@ -13,7 +13,7 @@ const WORDS: Readonly<Record<WriteConcern, ConcernWords>> = {
 };
 
 /**
- * How people are told what a run looks at: one that re-encrypts or verifies looks at the key as well.
+ * How people are told what a run looks at: one that re-encrypts looks at the key as well.
  * @param concern of the event
  */
 export function wordsFor(concern: WriteConcern = "version"): ConcernWords {

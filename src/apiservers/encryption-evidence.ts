@@ -60,7 +60,7 @@ export interface LookOptions {
 }
 
 /** In place of the digest of a configuration of which there is no evidence. */
-export const ASSUMED = "assumed";
+const ASSUMED = "assumed";
 /** In place of it where every API server works and none of them shows one, or shows the key of the resource, and no key is claimed. */
 export const NONE_SHOWN = "none shown";
 /** That all API servers encrypt alike, and store custom resources alike. */

@@ -11,8 +11,6 @@ export interface ApiRequest {
   /** @default application/json */
   readonly accept?: string;
   readonly signal?: AbortSignal | undefined;
-  /** Called when the fence has let the request pass, each time that it is sent: it may be stored from then on. @default nobody asks */
-  readonly onSend?: (() => void) | undefined;
   /** Milliseconds for this request as a whole. @default those of the transport */
   readonly timeoutMs?: number | undefined;
 }

@@ -256,7 +256,6 @@ export class Transport {
       await deadline.uncounted(this.#fence());
     }
     request.signal?.throwIfAborted();
-    request.onSend?.();
     const { dispatcher } = session;
     const dispatched = {
       ...this.#address,

@@ -58,25 +58,7 @@ export async function besideInTree<T>(
  * @param waitMs how long it is waited for, in milliseconds
  * @throws {InTreeAtWork} after that time; {StorageMigratingStuck} after a minute; as `migrate()` else.
  */
-export function migrateBesideInTree(context: RunContext, name: string, waitMs: number): Promise<MigrationResult> {
-  return workBesideInTree(context, name, { waitMs, work: migrate });
-}
-
-/** What {@link workBesideInTree} does, and how long it waits for the in-tree migrator, in milliseconds. */
-export interface BesideInTree<T> {
-  readonly waitMs: number;
-  readonly work: (context: RunContext, name: string) => Promise<T>;
-}
-
-/**
- * Does other work than a migration on one resource, as {@link migrateBesideInTree} does that.
- * @throws as {@link migrateBesideInTree}.
- */
-export async function workBesideInTree<T>(
-  context: RunContext,
-  name: string,
-  { waitMs, work }: BesideInTree<T>,
-): Promise<T> {
+export async function migrateBesideInTree(context: RunContext, name: string, waitMs: number): Promise<MigrationResult> {
   const { clock, emit, signal } = context;
   let since: number | undefined;
   let hasBegun = false;
@@ -90,7 +72,7 @@ export async function workBesideInTree<T>(
           besideInTree(context, name, (running) => {
             since = undefined;
             hasBegun = true;
-            return work({ ...context, signal: running }, name);
+            return migrate({ ...context, signal: running }, name);
           }),
       });
     } catch (error) {

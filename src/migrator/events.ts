@@ -1,20 +1,7 @@
 import type { ApiServerEvent } from "../apiservers/events.ts";
 import type { GuardIdentity } from "../freeze/guard.ts";
-import type { NamedObject } from "../kube/named-object.ts";
 import type { RetryEvent } from "../retry/events.ts";
 import type { RewriteEvent } from "./rewrite/events.ts";
-
-/** An object that was not current, and has been written since. */
-export interface NotCurrent extends NamedObject {
-  /** The API server through which that showed: its address. */
-  readonly server: string;
-  /**
-   * Why this does not tell for certain how the object was stored: an admission webhook or policy changed it with the write, so the
-   * write would have been stored in any case; or its managedFields named a version that the CRD no longer has, and the API server takes no
-   * write without emptying them; or no answer to a write came, and the object was written since.
-   */
-  readonly doubt?: "changed by admission" | "managedFields emptied" | "no answer";
-}
 
 /** What a run tells those who watch it. */
 export type MigrationEvent =
@@ -26,8 +13,6 @@ export type MigrationEvent =
   | RetryEvent
   /** The in-tree migrator of Kubernetes works on the resource: the run waits, without a freeze, until that has ended. */
   | { readonly type: "yielding"; readonly reason: string }
-  /** A verification found that an object was not current, by a write through this API server. */
-  | ({ readonly type: "notCurrent" } & NotCurrent)
   /** The run begins again at step 1. */
   | { readonly type: "startingAgain"; readonly reason: string }
   /**

@@ -87,7 +87,7 @@ export function rolesForRuns(names: readonly string[], options: RunRoleOptions):
 }
 
 /**
- * The roles under which `ksvm reencrypt --all` and `ksvm verify --all` write every object there is. Which resources there are is known
+ * The roles under which `ksvm reencrypt --all` writes every object there is. Which resources there are is known
  * in the cluster alone, so no right is limited to names.
  */
 export function rolesForEveryResource(options: Omit<RunRoleOptions, "guard">): readonly RoleObject[] {
@@ -143,7 +143,7 @@ function accessOfRun(name: string, options: Omit<RunRoleOptions, "name">): reado
   }
   const { group, resource } = resourceOfName(name);
   const storageVersion = `${group === "" ? "core" : group}.${resource}`;
-  // `ksvm reencrypt` and `ksvm verify` leave an aggregated API server alone: it has a storage of its own.
+  // `ksvm reencrypt` leaves an aggregated API server alone: it has a storage of its own.
   return [...needed, { verb: "get", resource: STORAGE_VERSIONS, name: storageVersion }, SEE_API_SERVICES, SEE_IN_TREE];
 }
 

@@ -129,7 +129,7 @@ function unprovenText(name: string, versions: readonly string[], live: CustomRes
   const by = prune === undefined ? "" : ` (${prune.manager} wrote it last, at ${prune.time})`;
   return (
     `that no object is stored in ${versions.join(", ")} rests on storedVersions alone${by}: the API does not show in which ` +
-    `version an object is stored; to prove it, run ksvm verify ${name} before you apply the file`
+    `version an object is stored; to be sure, run ksvm migrate --force ${name} before you apply the file`
   );
 }
 

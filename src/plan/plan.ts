@@ -46,7 +46,7 @@ export interface PlanEntry {
   readonly note?: string;
   /** Of a CRD: why objects may be stored in versions that storedVersions lacks; missing where nothing speaks for it. */
   readonly pruneDoubt?: string;
-  /** Of a CRD: its `uid/generation`, as `status.crd` of a migration and a verification have it. */
+  /** Of a CRD: its `uid/generation`, as `status.crd` of a migration has it. */
   readonly crd?: string;
   /** Of a CRD whose versions are converted by a webhook. */
   readonly conversion?: "Webhook";

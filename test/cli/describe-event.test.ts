@@ -52,23 +52,6 @@ const events: readonly [event: MigrationEvent, text: string | undefined][] = [
     "waiting: Cannot migrate now: another is at work",
   ],
   [
-    { type: "notCurrent", namespace: "ns", name: "a", server: "https://a" },
-    "ns/a was not current: a write through https://a has repaired it",
-  ],
-  [
-    { type: "notCurrent", name: "a", server: "https://a", doubt: "no answer" },
-    "a may not have been current: a write through https://a got no answer, and the object has changed since",
-  ],
-  [
-    { type: "notCurrent", name: "a", server: "https://a", doubt: "changed by admission" },
-    "a may not have been current: an admission webhook or policy changed it when it was written through https://a",
-  ],
-  [
-    { type: "notCurrent", name: "a", server: "https://a", doubt: "managedFields emptied" },
-    "a may not have been current: its managedFields name a version that the CRD no longer has, and the API server emptied them with the " +
-      "write through https://a",
-  ],
-  [
     { type: "tokenRefused", status: 410, startsOver: false },
     "the API server refused the continue token (410); the list continues at the same object",
   ],

@@ -70,21 +70,16 @@ await t.test(
   },
 );
 
-await t.test("reencrypt and verify take the same names, and do the others where one is unknown", async (t) => {
-  const blind = ["reencrypt", "--assume-config-rolled-out"];
-  for (const [args, did] of [
-    [blind, "re-encrypted"],
-    [["verify"], "objects current"],
-  ] as const) {
-    const { code, stdout, stderr } = await cluster.ksvm([...args, "--settle", "1s", kind.kind, "cm", "secretz"]);
-    t.equal(code, 1);
-    t.match(stderr, 'Cannot find "secretz": did you mean secrets? [ResourceNotFound]');
-    for (const name of [kind.name, "configmaps"]) {
-      t.match(stdout, new RegExp(`^${name}: .*${did}`, "m"));
-    }
-    const none = await cluster.ksvm([...args, "secretz"]);
-    t.match(none, { code: 1, stdout: "" });
+await t.test("reencrypt takes the same names, and does the others where one is unknown", async (t) => {
+  const args = ["reencrypt", "--assume-config-rolled-out"];
+  const { code, stdout, stderr } = await cluster.ksvm([...args, "--settle", "1s", kind.kind, "cm", "secretz"]);
+  t.equal(code, 1);
+  t.match(stderr, 'Cannot find "secretz": did you mean secrets? [ResourceNotFound]');
+  for (const name of [kind.name, "configmaps"]) {
+    t.match(stdout, new RegExp(`^${name}: .*re-encrypted`, "m"));
   }
+  const none = await cluster.ksvm([...args, "secretz"]);
+  t.match(none, { code: 1, stdout: "" });
 });
 
 await t.test(

@@ -64,7 +64,6 @@ async function assertNamed(t: Test, kind: TestKind, reason: RegExp): Promise<voi
   for (const args of [
     ["migrate", "--dry-run", "-o", "json"],
     ["reencrypt", "--assume-config-rolled-out", ...flags],
-    ["verify", ...flags],
   ]) {
     const { code, stderr, stdout } = await cluster.ksvm([...args, kind.name]);
     t.equal(code, 3, `${args.join(" ")}: ${stdout} ${stderr}`);

@@ -89,15 +89,6 @@ await t.test("reencrypt works on what no KMS v1 plugin encrypts", async (t) => {
   t.equal(run.code, 0, run.stdout + run.stderr);
 });
 
-await t.test("verify warns that it shows nothing of a key where KMS v1 plugins encrypt", async (t) => {
-  const run = await ksvm("verify", "secrets");
-  t.equal(run.code, 0, run.stdout + run.stderr);
-  t.match(
-    run.stdout + run.stderr,
-    /warning: a KMS v1 plugin decrypts or encrypts "secrets": .* nothing is shown of a key/,
-  );
-});
-
 await t.test("reencrypt goes over from a KMS v1 plugin to a key that API servers show, with evidence", async (t) => {
   await restart("key3");
   for (const what of ["what the plugin had encrypted", "again, nothing is left to do"]) {

@@ -51,7 +51,6 @@ const RUNS = [
   ["migrate", "--force"],
   ["migrate", "--dry-run"],
   ["reencrypt", "--assume-config-rolled-out", "--settle", "1s"],
-  ["verify", "--settle", "1s"],
 ];
 
 parallel(

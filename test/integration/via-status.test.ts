@@ -123,10 +123,9 @@ for (const [words, tighten, reason] of PASSING) {
     t.match(tried, { code: 0, stdout: /dry run: 5 objects would be accepted; nothing was changed/ });
     t.strictSame(await everyObject(kind), before, "a dry run changes nothing");
 
-    const run = await cluster.migrate([kind.name, "--via=status", "--verify"]);
+    const run = await cluster.migrate([kind.name, "--via=status"]);
     t.equal(run.code, 0, run.stdout + run.stderr);
     t.match(run.stdout, /: 5 rewritten; storedVersions is \[v1\]/);
-    t.match(run.stdout, /5 objects current/, "they are verified in the same way");
     t.same(await cluster.storedAs(kind), { v1: COUNT + 1 });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
     const after = await everyObject(kind);

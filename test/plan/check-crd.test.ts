@@ -105,7 +105,9 @@ const cases: readonly Case[] = [
     {
       verdict: "applicable",
       removedVersions: ["v1"],
-      notes: [/rests on storedVersions alone \(kubectl-patch wrote it last, at 2026-02-01T00:00:00Z\).*ksvm verify/],
+      notes: [
+        /rests on storedVersions alone \(kubectl-patch wrote it last, at 2026-02-01T00:00:00Z\).*ksvm migrate --force/,
+      ],
     },
   ],
   [

@@ -18,7 +18,6 @@ import { RESUME_COMMAND } from "./resume-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
 import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
-import { VERIFY_COMMAND } from "./verify-command.ts";
 import { VERSION_COMMAND } from "./version-command.ts";
 import { WAIT_COMMAND } from "./wait-command.ts";
 import { WEBHOOK_COMMAND } from "./webhook-command.ts";
@@ -29,7 +28,6 @@ export const COMMANDS: readonly CliCommand[] = [
   CHECK_COMMAND,
   MIGRATE_COMMAND,
   REENCRYPT_COMMAND,
-  VERIFY_COMMAND,
   INIT_COMMAND,
   STATUS_COMMAND,
   WAIT_COMMAND,

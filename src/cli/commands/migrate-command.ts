@@ -13,7 +13,6 @@ import { connect } from "../shared/connect.ts";
 import { fullNames, type NameLookup } from "../shared/full-names.ts";
 import { isControllerRunning } from "./find-controller.ts";
 import { staleResources } from "./stale-resources.ts";
-import { Verifications } from "./verifications.ts";
 import { migrateFiles } from "./migrate-files.ts";
 import { followMigration } from "./follow-migration.ts";
 import { describeRunSummary, runSummaryOf } from "../render/run-summary.ts";
@@ -21,13 +20,7 @@ import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { repeated, toggle } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
-import {
-  LEASE_NAMESPACE_FLAG,
-  MANAGED_FIELDS_FLAG,
-  RUN_OUTPUT_FLAG,
-  VERIFY_FLAG,
-  VIA_FLAG,
-} from "../flags/run-flags.ts";
+import { LEASE_NAMESPACE_FLAG, MANAGED_FIELDS_FLAG, RUN_OUTPUT_FLAG, VIA_FLAG } from "../flags/run-flags.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
@@ -57,7 +50,6 @@ const MIGRATE_FLAGS = {
     help: "a named resource that the cluster does not have is no error, as before the first install",
   }),
   ...MANAGED_FIELDS_FLAG,
-  ...VERIFY_FLAG,
   ...RUN_OUTPUT_FLAG,
   ...MIGRATION_FLAGS,
   ...LEASE_NAMESPACE_FLAG,
@@ -79,7 +71,7 @@ export const MIGRATE_COMMAND = defineCommand({
     "ksvm migrate widgets.example.com",
     "ksvm migrate --all-stale",
     "ksvm migrate widgets.example.com --dry-run",
-    "ksvm migrate -f crds/ --apply --verify",
+    "ksvm migrate -f crds/ --apply",
   ],
   operands: anyNames("plural.group of a CRD or a built-in resource"),
   flags: MIGRATE_FLAGS,
@@ -94,15 +86,8 @@ export const MIGRATE_COMMAND = defineCommand({
         io.onMayFreeze?.();
       }
       const session = { io, flags, format: flags.output, connection, logger, follows, seen };
-      const codes = new Map<string, ExitCode>();
       if (flags.filename !== undefined) {
-        const migrateNamed = async (name: string): Promise<ExitCode> => {
-          const code = await migrateOne(session, name);
-          codes.set(name, code);
-          return code;
-        };
-        const code = await migrateFiles({ ...session, migrate: migrateNamed }, flags.filename);
-        return worstOf([code, await verifyDone(session, codes)]);
+        return await migrateFiles({ ...session, migrate: (name) => migrateOne(session, name) }, flags.filename);
       }
       const chosen = flags.allStale
         ? await staleResources(connection.client, io, flags.output)
@@ -111,6 +96,7 @@ export const MIGRATE_COMMAND = defineCommand({
             { ...lookupOf(session), format: flags.output, ignoreNotFound: flags.ignoreNotFound },
             names,
           );
+      const codes = new Map<string, ExitCode>();
       await seen.arrivals.throughout(async () => {
         for (const name of chosen.names) {
           const code = io.signal.aborted ? EXIT.interrupted : await migrateInTurn(session, name);
@@ -120,7 +106,7 @@ export const MIGRATE_COMMAND = defineCommand({
         }
       });
       summarize(session, codes);
-      return worstOf([chosen.code, ...codes.values(), await verifyDone(session, codes)]);
+      return worstOf([chosen.code, ...codes.values()]);
     } finally {
       await connection.close();
     }
@@ -129,15 +115,12 @@ export const MIGRATE_COMMAND = defineCommand({
 
 /** @throws {KsvmError} Usage for flags that do not go together. */
 function assertUsable(flags: MigrateFlags, names: readonly string[]): void {
-  const { allStale, apply, dryRun, filename, managedFields, verify, via } = flags;
+  const { allStale, apply, filename, managedFields, via } = flags;
   if ([allStale, names.length > 0, filename !== undefined].filter(Boolean).length !== 1) {
     throw new KsvmError(
       "Usage",
       "Cannot tell what to migrate: name resources, or pass either --all-stale or -f without names",
     );
-  }
-  if (verify && dryRun) {
-    throw new KsvmError("Usage", "Cannot verify a dry run: it writes nothing; leave out --verify or --dry-run");
   }
   if (apply && filename === undefined) {
     throw new KsvmError("Usage", "Cannot apply without a file: pass it with -f");
@@ -173,17 +156,6 @@ function summarize({ format, io }: MigrateSession, codes: ReadonlyMap<string, Ex
     const text = format === "json" ? eventLine(systemClock.now(), summary) : describeRunSummary(summary);
     io.stdout.write(`${oneLine(text)}\n`);
   }
-}
-
-/** What `--verify` comes to. How the API servers encrypt is not looked at: no migration is about that. */
-async function verifyDone(session: MigrateSession, codes: ReadonlyMap<string, ExitCode>): Promise<ExitCode> {
-  const { flags, io } = session;
-  const done = [...codes].filter(([, code]) => code === EXIT.done).map(([name]) => name);
-  if (!flags.verify || done.length === 0 || io.signal.aborted) {
-    return EXIT.done;
-  }
-  const settings = runSettingsOf(flags, { ...wayOf(flags), crdMode: "rewrite" });
-  return await new Verifications({ ...session, settings }).run({ names: done });
 }
 
 /**

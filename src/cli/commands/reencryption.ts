@@ -20,7 +20,6 @@ import type { Chosen } from "../shared/choose-resources.ts";
 import { type ResourceReport, type ResourceRun, type RunSession, reportOn, withRun } from "../shared/resource-run.ts";
 import { type Due, DueResources } from "./due-resources.ts";
 import { type LastLook, lookAtLast } from "./last-look.ts";
-import { type ToVerify, Verifications } from "./verifications.ts";
 
 /** What the runs of one `ksvm reencrypt` share. */
 export interface ReencryptionSession extends RunSession {
@@ -88,25 +87,7 @@ export class Reencryption {
       });
     }
     this.#noteUnchanged();
-    const isLeft = (name: string): boolean => due.tried.has(name) && !this.#done.has(name);
-    return worstOf([code, due.code, ...this.#codes.values(), await this.#verify(withoutThose(listAgain, isLeft))]);
-  }
-
-  /**
-   * @param listAgain without those that could not be rewritten
-   * @returns what `--verify` comes to
-   */
-  async #verify(listAgain: ToVerify["listAgain"]): Promise<ExitCode> {
-    const { flags, ...session } = this.#session;
-    if (!flags.verify || this.#done.size === 0) {
-      return EXIT.done;
-    }
-    if (session.io.signal.aborted) {
-      return EXIT.interrupted;
-    }
-    const verifications = new Verifications({ ...session, settings: reencryptSettingsOf(flags) });
-    const names = [...this.#done.keys()];
-    return await verifications.run(listAgain === undefined ? { names } : { names, listAgain });
+    return worstOf([code, due.code, ...this.#codes.values()]);
   }
 
   /** All API servers may agree on the old configuration, because none of them has read the new one yet. */
@@ -220,16 +201,6 @@ export class Reencryption {
         : oneLine(describeSummary(summary));
     io.stdout.write(`${text}\n`);
   }
-}
-
-function withoutThose(listAgain: Chosen["listAgain"], isLeft: (name: string) => boolean): Chosen["listAgain"] {
-  return (
-    listAgain &&
-    (async () => {
-      const { code, names } = await listAgain();
-      return { code, names: names.filter((name) => !isLeft(name)) };
-    })
-  );
 }
 
 function once(work: () => void): () => void {

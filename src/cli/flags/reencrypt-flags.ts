@@ -9,7 +9,7 @@ import { type FlagsOf, type FlagTable, InvalidValue } from "./flag.ts";
 import { duration, optional, repeated, toggle } from "./kinds.ts";
 import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "./migration-flags.ts";
 import { anyText, oneOf } from "./parsers.ts";
-import { LEASE_NAMESPACE_FLAG, RUN_OUTPUT_FLAG, VERIFY_FLAG } from "./run-flags.ts";
+import { LEASE_NAMESPACE_FLAG, RUN_OUTPUT_FLAG } from "./run-flags.ts";
 import { runSettingsOf } from "./run-settings.ts";
 
 /** @returns as API servers show it */
@@ -52,7 +52,6 @@ export const REENCRYPT_FLAGS = {
       "go on where a killed run stood, if nothing changed since. Any client that may write Leases in the --lease-namespace can " +
       "forge where that was: objects are left out then, and keep the old key",
   }),
-  ...VERIFY_FLAG,
   ...RUN_OUTPUT_FLAG,
   settle: duration({
     default: DEFAULT_SETTLE_MS,
@@ -86,7 +85,7 @@ export const REENCRYPT_FLAGS = {
 export function reencryptSettingsOf(
   flags: Omit<
     FlagsOf<typeof REENCRYPT_FLAGS>,
-    "all" | "assumeConfigRolledOut" | "expectConfig" | "expectEncoding" | "resume" | "verify"
+    "all" | "assumeConfigRolledOut" | "expectConfig" | "expectEncoding" | "resume"
   >,
 ): RunSettings {
   const freeze = {

@@ -1,6 +1,6 @@
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
 import type { FlagTable } from "./flag.ts";
-import { choice, toggle, value } from "./kinds.ts";
+import { choice, value } from "./kinds.ts";
 import { anyText } from "./parsers.ts";
 
 /** How a run is shown while it lasts. */
@@ -63,12 +63,5 @@ export const MANAGED_FIELDS_FLAG = {
     help:
       "what becomes of managedFields that name another version than the storage version; convert has them name the storage " +
       "version, so that server-side apply works once the other version is removed",
-  }),
-} satisfies FlagTable;
-
-/** `--verify`, for commands that rewrite. */
-export const VERIFY_FLAG = {
-  verify: toggle({
-    help: "when all is done, verify each resource that was completed, as ksvm verify does; exit code 3 if an object was not current",
   }),
 } satisfies FlagTable;

@@ -25,7 +25,7 @@ const STEPS: ReadonlySet<MigrationEvent["type"]> = new Set([
   "pruned",
   "unfrozen",
 ]);
-const WARNINGS: ReadonlySet<MigrationEvent["type"]> = new Set(["warning", "notCurrent", "startingAgain"]);
+const WARNINGS: ReadonlySet<MigrationEvent["type"]> = new Set(["warning", "startingAgain"]);
 /** What goes on until the next event that is no note. */
 const WAITS: ReadonlySet<MigrationEvent["type"]> = new Set(["contended", "waiting", "yielding"]);
 

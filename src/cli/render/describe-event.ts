@@ -5,7 +5,6 @@ import { objectNameOf } from "../../kube/named-object.ts";
 import type { Counts, ObjectFailure } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
-import { describeNotCurrent } from "./render-verification.ts";
 
 type Describers = {
   readonly [T in MigrationEvent["type"]]: (event: Extract<MigrationEvent, { type: T }>) => string | undefined;
@@ -34,7 +33,6 @@ const DESCRIBERS: Describers = {
     `${waitsFor === undefined ? "" : `${waitsFor}: `}waiting up to ${durationText(budgetMs)} without a freeze` +
     `${webhook === undefined ? "" : ` for webhook "${webhook}"`}: ${reason}`,
   yielding: ({ reason }) => `waiting: ${reason}`,
-  notCurrent: (found) => describeNotCurrent(found),
   startingAgain: ({ reason }) => `starting again: ${reason}`,
   pruned: ({ clearsDoubt = false, storedVersions }) =>
     `pruned storedVersions to [${storedVersions.join(",")}]` +

@@ -3,7 +3,6 @@ import { createLogUpdate } from "log-update";
 import type { Clock } from "../../clock.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
-import type { Verification } from "../../verify/verification.ts";
 import { activeLine, Checklist, type ChecklistLine } from "./checklist.ts";
 import {
   describeChanged,
@@ -18,7 +17,6 @@ import type { RUN_FORMATS } from "../flags/run-flags.ts";
 import type { CliIo } from "./io.ts";
 import { eventLine } from "./document.ts";
 import { oneLine, printable } from "./printable.ts";
-import { describeNotShown, describeUnnamed, describeVerification } from "./render-verification.ts";
 import { codeOf, errorLine } from "./report-error.ts";
 
 /** Shows one run to a user. */
@@ -27,7 +25,6 @@ export interface Reporter {
   /** Shows a message. */
   note(text: string): void;
   result(result: MigrationResult): void;
-  verification(verification: Verification): void;
   error(error: unknown): void;
 }
 
@@ -73,7 +70,6 @@ function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
     },
     note: (message) => write({ type: "note", message }),
     result: (result) => write({ type: "result", ...result }),
-    verification: (verification) => write({ type: "verification", ...verification }),
     error: (error) => {
       write({ type: "error", code: codeOf(error), message: error instanceof Error ? error.message : String(error) });
       io.stderr.write(`${errorLine(error)}\n`);
@@ -81,7 +77,7 @@ function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   };
 }
 
-/** What a result, a verification and an error say after the run, in pipes as on a terminal. */
+/** What a result and an error say after the run, in pipes as on a terminal. */
 function endings(io: CliIo, elapsedMs: () => number, line: (text: string) => void): Omit<Reporter, "event" | "note"> {
   const details = (lines: readonly string[]): void => {
     io.stderr.write(lines.map((text) => `${oneLine(text)}\n`).join(""));
@@ -96,13 +92,6 @@ function endings(io: CliIo, elapsedMs: () => number, line: (text: string) => voi
           "changed beyond their encoding, by admission webhooks or policies, or by the API server, which emptied managedFields that name a version which is gone",
           describeChanged(result),
         ),
-      ]);
-    },
-    verification: (verification) => {
-      line(describeVerification(verification));
-      details([
-        ...section("of which nothing is known", describeNotShown(verification)),
-        ...describeUnnamed(verification),
       ]);
     },
     error: (error) => void io.stderr.write(`${errorLine(error)}\n`),
@@ -196,17 +185,11 @@ function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter 
       write(lines);
     }
   };
-  const { error, result, verification } = endings(
+  const { error, result } = endings(
     io,
     () => clock.monotonic() - startedAt,
     (text) => write([`  ${oneLine(text)}`]),
   );
-  const afterEnd =
-    <T>(show: (shown: T) => void) =>
-    (shown: T): void => {
-      end();
-      show(shown);
-    };
   return {
     event: (event) => {
       const lines = event.type === "retrying" && !isRetryDue() ? [] : checklist.take(event, clock.monotonic());
@@ -220,11 +203,13 @@ function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter 
       }
     },
     note: (text) => write([lineOf({ mark: "note", text })]),
-    error: afterEnd(error),
+    error: (thrown) => {
+      end();
+      error(thrown);
+    },
     result: (shown) => {
       end(shown.isDryRun === true || shown.outcome === "dry-run");
       result(shown);
     },
-    verification: afterEnd(verification),
   };
 }

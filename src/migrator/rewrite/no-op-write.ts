@@ -18,8 +18,6 @@ export interface NoOpWriteOptions {
   readonly subresource?: "status" | undefined;
   /** @default false */
   readonly dryRun?: boolean;
-  /** See {@link ApiRequest}. */
-  readonly onSend?: ApiRequest["onSend"];
   readonly signal: AbortSignal;
 }
 
@@ -54,7 +52,6 @@ export async function noOpWrite(
     contentType: options.patchType ?? APPLY_PATCH,
     ...(subresource === undefined ? { accept: ACCEPT_METADATA } : {}),
     signal: options.signal,
-    onSend: options.onSend,
   };
   const read = (body: Buffer): ListedObject => {
     if (!isOfApiServer(body)) throw new DoubtfulAnswer(`Cannot patch ${path}: the answer is not this object`);
