@@ -63,7 +63,7 @@ conformance: $(INSTALLED) ## Run the end-to-end test of kube-storage-version-mig
 ##@ Develop
 
 .PHONY: check
-check: $(TAP_BUILT) ## Lint, format, types, unit tests and docs parity; needs no cluster (UNIT=no without the unit tests and docs parity, which make test runs as well)
+check: $(TAP_BUILT) ## Lint, format, types, unit tests; needs no cluster (UNIT=no without the unit tests, which make test runs as well)
 	biome format .
 	oxlint --type-aware src test bench tools
 	tsc -p .

@@ -81,8 +81,6 @@ await tap.test("readFlags() refuses a table whose default is missing", (t) => {
 for (const { path, flags } of COMMANDS) {
   await tap.test(`ksvm ${path} reads the defaults that --help shows as the defaults that it uses`, (t) => {
     for (const [name, flag] of Object.entries(flags)) {
-      t.match(name, /^[a-z]+(-[a-z]+)*$/);
-      t.notMatch(flag.help, /\.$|\|/, `--${name}: a phrase, which fits into a table`);
       if (flag.fallbackText !== undefined) {
         t.strictSame(flag.read(flag.fallbackText), flag.fallback, `--${name} ${flag.fallbackText}`);
       }

@@ -5,8 +5,6 @@ import t, { type Test } from "tap";
 import { parse, parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
 import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
-import { argumentsIn } from "../docs/container-arguments.ts";
 import { overlayOf } from "./installation.ts";
 import { ensureKustomize, KUBECTL_VERSIONS, kustomizeBuild } from "../control-plane/kustomize.ts";
 
@@ -165,36 +163,6 @@ await t.test(
   },
 );
 
-await t.test(
-  "the flags of docs/install.md that follow from API servers reach every pod whose command has them",
-  async (t) => {
-    const install = readFileSync(join(ROOT, "docs/install.md"), "utf8");
-    const [, section = ""] = install.split("## Set these to your API servers' flags\n");
-    const { patches = [] } = parse(/```yaml\n([^]*?)```/.exec(section)?.[1] ?? "{}") as { patches?: readonly object[] };
-    const given = ["--settle=125s", "--shutdown-delay=70s"];
-    let checked = 0;
-    for (const [version, program] of programs) {
-      const overlay = overlayOf(t, ["deploy/base", "deploy/components/separate-webhook"]);
-      const path = join(overlay, "kustomization.yaml");
-      writeFileSync(path, JSON.stringify({ ...(parse(readFileSync(path, "utf8")) as object), patches }));
-      const { code, stdout, stderr } = await kustomizeBuild(program, overlay);
-      t.equal(code, 0, `${version}: ${stderr.slice(0, 300)}`);
-      for (const args of Object.values(objectsIn(stdout)).flatMap((object) => [...argumentsIn(object)])) {
-        const words = args.filter((arg) => !arg.startsWith("-")).join(" ");
-        const flags = Object.keys(COMMANDS.find((command) => command.path === words)?.flags ?? {});
-        const expected = given.filter((arg) => flags.includes(arg.replace(/^--|=.*/g, "")));
-        t.same(
-          args.filter((arg) => given.includes(arg)),
-          expected,
-          `${version}: ${words}`,
-        );
-        checked += expected.length;
-      }
-    }
-    t.equal(checked, 4 * programs.size, "both of the controller, one of the webhook and of the certificates");
-  },
-);
-
 await t.test("deny-early-migrations reaches whatever serves the webhook", async (t) => {
   const [program = ""] = programs.values();
   const early = "deploy/components/deny-early-migrations";
@@ -221,7 +189,6 @@ await t.test(
       ]) {
         const { code, stderr } = await kustomizeBuild(program, overlayOf(t, folders));
         t.equal(code, 1, `${version}: ${folders.join(", ")}`);
-        // As docs/install.md quotes it.
         t.match(
           stderr,
           /components\/separate-webhook': .*no matches for Id ServiceAccount.*storage-migrator-certificates/,
