@@ -40,7 +40,6 @@ export const ERROR_CODES = [
   "StorageMigratingStuck",
   "OutputFailed",
   "ListenFailed",
-  "WaitTimedOut",
   "RepairStopped",
   "NodeUnsupported",
   "Interrupted",

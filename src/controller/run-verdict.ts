@@ -84,7 +84,6 @@ const OF_CODE: Readonly<Record<ErrorCode, number | ByCause>> = {
   ClocksDisagree: FINAL,
   OutputFailed: FINAL,
   ListenFailed: FINAL,
-  WaitTimedOut: FINAL,
   RepairStopped: FINAL,
   NodeUnsupported: FINAL,
   Usage: FINAL,

@@ -32,18 +32,6 @@ export interface ClusterStatus {
   readonly unknown?: readonly string[];
 }
 
-/** Every migration, by any migrator. */
-export type Migrations = Pick<ClusterStatus, "migrations" | "leftOut">;
-
-/**
- * Reads every migration.
- * @throws {ApiError | TransportError}
- */
-export async function readMigrations(client: ApiClient, options: CallOptions = {}): Promise<Migrations> {
-  const [ours, inTree] = await Promise.all([readMigrationLines(client, options), inTreeMigrations(client, options)]);
-  return { leftOut: ours.leftOut, migrations: sortedLines([...ours.lines, ...inTree.map(inTreeLineOf)]) };
-}
-
 /**
  * Reads every migration, every run and every freeze. What this user may not see is named, beside migrations and CRDs.
  * @throws {ApiError | TransportError}
@@ -94,7 +82,7 @@ async function orUnknown<T>(read: () => Promise<T>, onForbidden: () => void): Pr
 
 /** The part of a status that is about one resource or one migration. */
 export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
-  const migrations = migrationsOf(status, name);
+  const migrations = status.migrations.filter((line) => line.name === name || line.resource === name);
   const resources = new Set([name, ...migrations.map(({ resource }) => resource)]);
   const leftOut = status.leftOut?.filter((line) => line.name === name) ?? [];
   const { leftOut: _all, storage: stored, ...rest } = status;
@@ -103,9 +91,4 @@ export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
   const runs = status.runs.filter((run) => [...resources].some((resource) => isRunOf(run, resource)));
   const parts = { ...(storage.length === 0 ? {} : { storage }), ...(leftOut.length === 0 ? {} : { leftOut }) };
   return { ...rest, migrations, runs, freezes, ...parts };
-}
-
-/** The migrations of one resource, or the one with this name. */
-export function migrationsOf({ migrations }: Migrations, name: string): readonly MigrationLine[] {
-  return migrations.filter((line) => line.name === name || line.resource === name);
 }

@@ -3,7 +3,7 @@ import { isWholeRun } from "../api/migration.ts";
 import { pruneDoubtTextOf } from "./plan.ts";
 
 /** What is left of a resource whose migration has succeeded. */
-export interface LeftStored {
+interface LeftStored {
   readonly isMigrated: boolean;
   /** What storedVersions says or lacks, or what is not proven, why, and what to do. */
   readonly text: string;

@@ -110,7 +110,6 @@ const codes: Readonly<Record<(typeof ERROR_CODES)[number], keyof typeof WAITS>> 
   ClocksDisagree: "never",
   OutputFailed: "never",
   ListenFailed: "never",
-  WaitTimedOut: "never",
   RepairStopped: "never",
   NodeUnsupported: "never",
   Usage: "never",

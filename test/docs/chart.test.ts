@@ -28,7 +28,6 @@ await tap.test("the chart gives each pod those of extraArgs that its command has
   for (const [template, ...paths] of [
     ["ksvm.webhookFlags", "webhook"],
     ["ksvm.certificateFlags", "certs ensure", "certs rotate"],
-    ["ksvm.globalFlags", "wait"],
   ] as const) {
     const passed = templateNamed(template).split("|");
     t.equal(new Set(passed).size, passed.length, template);

@@ -15,7 +15,7 @@ const programs = new Map<string, string>();
 for (const version of HELM_VERSIONS) programs.set(version, await ensureHelm(version));
 
 for (const [version, program] of programs) {
-  await t.test(`helm ${version} installs without a hook, and tests the release`, async (t) => {
+  await t.test(`helm ${version} installs, upgrades and uninstalls without a hook`, async (t) => {
     const cluster = await Cluster.start(t);
     const helm = (...args: readonly string[]) =>
       withPodsRunning(cluster, NAMESPACE, () =>
@@ -28,13 +28,6 @@ for (const [version, program] of programs) {
     t.match(installed.result, /STATUS: deployed/);
     t.same(installed.ends, [], "no Job");
 
-    const failed = await helm("test", "ksvm");
-    t.notMatch(failed.result, /Phase: +Succeeded/, "negative control: no controller runs");
-    t.match(failed.ends, {
-      length: 1,
-      0: { code: 1, stderr: /Cannot see a controller that leads within 15s/ },
-    });
-
     const upgraded = await helm("upgrade", "ksvm", CHART, "--set", "replicas=3");
     t.match(upgraded.result, /STATUS: deployed/);
     t.same(upgraded.ends, []);
@@ -42,9 +35,6 @@ for (const [version, program] of programs) {
     const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
     const replica = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), byService: true });
     await untilReady(replica);
-    const tested = await helm("test", "ksvm");
-    t.match(tested.result, /Phase: +Succeeded/);
-    t.match(tested.ends, { length: 1, 0: { code: 0, stdout: "a controller leads\n" } });
     const again = await helm("upgrade", "ksvm", CHART, "--set", "replicas=2");
     t.match(again.result, /STATUS: deployed/, "and so does one while a controller keeps what the chart installed");
     const { webhooks } = await cluster.api.get<{

@@ -19,7 +19,6 @@ import { STATUS_COMMAND } from "./status-command.ts";
 import { SUSPEND_COMMAND } from "./suspend-command.ts";
 import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
 import { VERSION_COMMAND } from "./version-command.ts";
-import { WAIT_COMMAND } from "./wait-command.ts";
 import { WEBHOOK_COMMAND } from "./webhook-command.ts";
 
 /** Every command, in the order of `--help` and docs/cli.md. */
@@ -30,7 +29,6 @@ export const COMMANDS: readonly CliCommand[] = [
   REENCRYPT_COMMAND,
   INIT_COMMAND,
   STATUS_COMMAND,
-  WAIT_COMMAND,
   SUSPEND_COMMAND,
   RESUME_COMMAND,
   UNFREEZE_COMMAND,
