@@ -88,13 +88,3 @@ export class ArrivalLog {
 function keyOf({ name, uid }: ShownLease): string {
   return `${name}@${uid}`;
 }
-
-/**
- * Whether an event shows that an API server came, went, took a Lease over, or renewed one that has expired since. For events of before the list: what joined and left by
- * then is not on it.
- * @param standing the Leases of a list that is newer than the event
- */
-export function isArrival({ lease, type }: LeaseEvent, standing: readonly ListedLease[]): boolean {
-  const listed = standing.find((one) => keyOf(one) === keyOf(lease));
-  return type !== "MODIFIED" || listed?.holder !== lease.holder || listed.isOver;
-}

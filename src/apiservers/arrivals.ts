@@ -15,11 +15,6 @@ export interface Arrivals {
   /** The resourceVersion up to which `count` has every change; empty while nothing is watched, and where that had a gap. */
   readonly seenTo: string;
   /**
-   * Whether no API server came or went between a `seenTo` of another process and now, by the events that API servers keep; `false`
-   * where they do not show that.
-   */
-  wasQuietSince(context: Pick<CallContext, "client" | "signal">, seenTo: string): Promise<boolean>;
-  /**
    * Takes note of how new a list of the identity Leases is. Where it is older than what was seen before it was asked for, etcd was restored from a backup,
    * and what came and went since is not known: that counts as a change.
    * @param seenBefore `seenTo` as it was when the list was asked for
@@ -55,7 +50,6 @@ export const UNSEEN_ARRIVALS: Arrivals = {
   newest: "",
   changedAt: undefined,
   seenTo: "",
-  wasQuietSince: async () => false,
   listed: () => undefined,
   catchUp: async () => undefined,
   settled: () => undefined,

@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import type { ShownEncryption } from "./encryption-metrics.ts";
-import type { StorageEncoding } from "./storage-encoding.ts";
 
 /** The answer of one API server. */
 export interface Answered {
@@ -10,8 +9,6 @@ export interface Answered {
   readonly shown: ShownEncryption | string;
   /** Whether it works, and has no EncryptionConfiguration or no metric that tells which. */
   readonly isAbsent?: boolean;
-  /** How it stores custom resources. @default it does not tell */
-  readonly encoding?: StorageEncoding | undefined;
   /** When its process started, which tells it from others. @default it does not tell */
   readonly instance?: string | undefined;
 }
@@ -33,8 +30,6 @@ export interface Disagreement {
   readonly reason: string;
   /** Whether it does not tell, and so nothing shows that it differs. */
   readonly isUntold: boolean;
-  /** Whether this is about how custom resources are encoded, and not about how they are encrypted. @default false */
-  readonly isEncoding?: boolean;
   /** What a user can do about one that differs, in words. @default nothing is known */
   readonly todo?: string;
 }

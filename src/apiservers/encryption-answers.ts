@@ -4,7 +4,6 @@ import type { ApiClient } from "../kube/client.ts";
 import type { ApiServers, OpenNew } from "./api-servers.ts";
 import { SAMPLES } from "./ask-all.ts";
 import { type Answered, heardCount, unheardOf } from "./encryption-agreement.ts";
-import { unencryptedInstancesOf } from "./encoding-agreement.ts";
 import { EncryptionMetrics } from "./encryption-metrics.ts";
 import { kmsProblemOf } from "./kms-health.ts";
 import { readMetrics } from "./metric-lines.ts";
@@ -51,6 +50,12 @@ async function sampledAnswers(
   return answers;
 }
 
+/** What tells the processes that answered from one another; empty where one of them has an EncryptionConfiguration, or does not tell. */
+function unencryptedInstancesOf(answers: readonly Answered[]): ReadonlySet<string> {
+  const isWhole = answers.every(({ instance, isAbsent }) => isAbsent === true && instance !== undefined);
+  return new Set(isWhole ? answers.map(({ instance, server }) => `${server} ${instance}`) : []);
+}
+
 /** Its metrics and its health are of one API server where one connection carried both. */
 async function answerOnNew(context: AskContext, open: OpenNew): Promise<Answered> {
   let connections = 0;
@@ -76,11 +81,11 @@ async function answerOf({ clock, signal }: AskContext, { transport }: ApiClient)
     signal.throwIfAborted();
     return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
   }
-  const { encoding, instance, isAbsent } = metrics;
+  const { instance, isAbsent } = metrics;
   const shown = metrics.result();
   // After its metrics: the check that has an API server show a key is the one that its health is of.
   const hasKms = typeof shown !== "string" && shown.keys.size > 0;
   const problem = hasKms ? await kmsProblemOf(transport, within) : undefined;
   signal.throwIfAborted();
-  return { server, shown: problem ?? shown, isAbsent, encoding, instance };
+  return { server, shown: problem ?? shown, isAbsent, instance };
 }

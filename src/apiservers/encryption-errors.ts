@@ -22,10 +22,7 @@ export function encryptionErrorOf(
   what: string,
   { isOptional = false, isUnattended = false }: { readonly isOptional?: boolean; readonly isUnattended?: boolean },
 ): KsvmError {
-  const { server, reason, isUntold, isEncoding = false, todo } = disagreement;
-  if (isEncoding) {
-    return encodingErrorOf(disagreement, what);
-  }
+  const { server, reason, isUntold, todo } = disagreement;
   if (!isUntold) {
     const advice = isUnattended || todo === undefined ? "" : `; ${todo}, and run again`;
     return new EncryptionDiffers(what, disagreement, advice);
@@ -37,11 +34,4 @@ export function encryptionErrorOf(
       : ", or pass --assume-config-rolled-out if you are sure that every API server uses the new one";
   const text = `${server} does not show which encryption configuration it uses: ${reason}; see docs/reencryption.md`;
   return new KsvmError("EncryptionUnknown", `Cannot tell which key ${what} has: ${text}${orAssume}`);
-}
-
-function encodingErrorOf({ isUntold, reason, server }: Disagreement, what: string): KsvmError {
-  const text = `Cannot tell how ${what} is encoded: ${server}: ${reason}`;
-  return isUntold
-    ? new KsvmError("EncryptionUnknown", `${text}; see docs/reencryption.md`)
-    : new KsvmError("NotConverged", `${text}; start every API server with the same feature gates, and run again`);
 }

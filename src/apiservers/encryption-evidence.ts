@@ -7,14 +7,11 @@ import { type ApiServers, serversOf, toldApart } from "./api-servers.ts";
 import { identityLeases } from "./control-plane-objects.ts";
 import { type Agreement, agreementOf, type Answered, type Disagreement, unheardOf } from "./encryption-agreement.ts";
 import { answersOf } from "./encryption-answers.ts";
-import { commonEncodingOf, encodingDisagreementOf, unencryptedAgreementOf } from "./encoding-agreement.ts";
 import { encryptionErrorOf } from "./encryption-errors.ts";
-import { KmsV1 } from "./kms-v1.ts";
 import type { RecentFailure } from "./recent-failure.ts";
 import type { ApiServerEvent } from "./events.ts";
 import type { Arrivals } from "./arrivals.ts";
 import type { SeenChange } from "./settle.ts";
-import type { StorageEncoding } from "./storage-encoding.ts";
 
 /** What looking at the encryption of API servers takes of a run. */
 export interface EncryptionContext extends CallContext {
@@ -31,8 +28,6 @@ export interface EncryptionContext extends CallContext {
 export interface EncryptionFound {
   /** The digest of their EncryptionConfiguration; {@link ASSUMED} where a user says that it is the same on all. */
   readonly configHash: string;
-  /** How all of them store custom resources; missing where they do not tell. */
-  readonly encoding?: StorageEncoding | undefined;
   /** As in {@link Agreement}. */
   readonly agreement: string;
   /** The same, and with every API server that came or went another one: it may have encrypted otherwise. For this process alone. */
@@ -55,18 +50,12 @@ export interface EncryptionLook extends EncryptionFound {
 export interface LookOptions {
   /** Whether it confirms an earlier one, after which objects were written. @default false */
   readonly isRepeated?: boolean;
-  /** `plural.group` of what is re-encrypted. @default no resource by itself */
-  readonly resource?: string;
 }
 
 /** In place of the digest of a configuration of which there is no evidence. */
 const ASSUMED = "assumed";
-/** In place of it where every API server works and none of them shows one, or shows the key of the resource, and no key is claimed. */
+/** In place of it where every API server works and none of them shows one, and no key is claimed. */
 export const NONE_SHOWN = "none shown";
-/** That all API servers encrypt alike, and store custom resources alike. */
-interface Encoded extends Agreement {
-  readonly encoding?: StorageEncoding | undefined;
-}
 
 const ASSUMED_ALIKE: Agreement = { configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false };
 const NONE: Agreement = { configHash: NONE_SHOWN, fingerprint: NONE_SHOWN, hasKms: false };
@@ -92,9 +81,7 @@ export interface EncryptionEvidenceOptions {
   readonly isAssumed: boolean;
   /** Its digest, as API servers show it. @default any, if all of them use it */
   readonly expectedConfig?: string | undefined;
-  /** How they are to store custom resources: then no configuration has to be shown. @default any, if all of them do it alike */
-  readonly expectedEncoding?: StorageEncoding | undefined;
-  /** Claims no key where no API server at all shows a configuration and none is expected, or where a KMS v1 plugin encrypts. @default false */
+  /** Claims no key where no API server at all shows a configuration and none is expected. @default false */
   readonly isOptional?: boolean;
   /** A first look waits for no API server that differs: who looks tries again, later each time. @default false */
   readonly isUnattended?: boolean;
@@ -110,11 +97,9 @@ export class EncryptionEvidence {
   readonly #options: EncryptionEvidenceOptions;
   #agreed: EncryptionFound | undefined;
   #isSettled = false;
-  readonly #kmsV1: KmsV1;
 
   constructor(options: EncryptionEvidenceOptions) {
     this.#options = options;
-    this.#kmsV1 = new KmsV1(options);
   }
 
   /** Whether /metrics are read. */
@@ -139,13 +124,13 @@ export class EncryptionEvidence {
    * Waits until every API server shows that it encrypts as all others do. They are looked for again each time: an API server
    * that restarts to read a new configuration is another one then.
    * @param what what is re-encrypted, for messages
-   * @throws {KsvmError} EncryptionUnknown where one of them does not tell, or a KMS v1 plugin encrypts; {EncryptionDiffers}, naming the one that differs.
+   * @throws {KsvmError} EncryptionUnknown where one of them does not tell; {EncryptionDiffers}, naming the one that differs.
    * @throws {MissingApiServer} where one of them cannot be asked.
    */
   async look(
     context: EncryptionContext,
     what: string,
-    { isRepeated = false, resource }: LookOptions = {},
+    { isRepeated = false }: LookOptions = {},
   ): Promise<EncryptionLook> {
     const { clock, options } = context;
     const { isAssumed, isUnattended = false } = this.#options;
@@ -160,27 +145,16 @@ export class EncryptionEvidence {
       ? (this.#options.recent?.recall(clock) ?? (await this.#lookUntilAlike(context, 0)))
       : await this.#lookUntilAlike(context, options.convergenceTimeoutMs);
     if ("apiServers" in look) {
-      this.#kmsV1.note({ resource, answers: look.answers, isRepeated }, context.emit);
       return look;
     }
     throw encryptionErrorOf(look, what, this.#options);
-  }
-
-  /**
-   * What the last look found of a resource: no configuration where its key is none that API servers show, and none is claimed.
-   * @param rewritten how many objects were written again since the first look
-   * @throws {KsvmError} EncryptionUnknown where a KMS v1 plugin encrypts, and a key is claimed.
-   */
-  foundFor(resource: string, rewritten: number): EncryptionFound | undefined {
-    const isKeyShown = this.#kmsV1.showsKey(resource, rewritten);
-    return this.#agreed && (isKeyShown ? this.#agreed : { ...this.#agreed, configHash: NONE_SHOWN });
   }
 
   /** Looks again and again, for so many milliseconds. @returns what differs where the last look found that */
   async #lookUntilAlike(
     context: EncryptionContext,
     timeoutMs: number,
-  ): Promise<(EncryptionLook & { readonly answers: readonly Answered[] }) | Disagreement> {
+  ): Promise<EncryptionLook | Disagreement> {
     const { clock, emit, findApiServers, signal } = context;
     const deadline = clock.monotonic() + timeoutMs;
     const pace = new LoopPace({ clock, ...PACE });
@@ -194,7 +168,7 @@ export class EncryptionEvidence {
         if (this.#agreed?.fingerprint !== fingerprintAfter(agreement, arrivals)) {
           await tell(context, agreement, { apiServers, answers });
         }
-        return { ...this.#note(agreement, arrivals, clock), answers, apiServers, arrivals };
+        return { ...this.#note(agreement, arrivals, clock), apiServers, arrivals };
       }
       this.#agreed = undefined;
       if ((isHopeless(answers) && !this.#isNone(answers)) || clock.monotonic() >= deadline) {
@@ -205,42 +179,27 @@ export class EncryptionEvidence {
     }
   }
 
-  #agreementOf(apiServers: ApiServers, answers: readonly Answered[]): Encoded | Disagreement {
+  #agreementOf(apiServers: ApiServers, answers: readonly Answered[]): Agreement | Disagreement {
     const expected = { identities: apiServers.identities ?? [], servers: toldApart(apiServers) };
-    const { identities } = expected;
-    const { expectedConfig: configHash, expectedEncoding: encoding, isUnattended = false } = this.#options;
+    const { expectedConfig: configHash, isUnattended = false } = this.#options;
     const namedBy = isUnattended ? `the annotation ${REENCRYPT_ANNOTATION}` : undefined;
-    const agreement = this.#isNone(answers)
-      ? this.#noneAmong(answers, expected)
-      : agreementOf(answers, { ...expected, configHash, namedBy });
-    if (!("configHash" in agreement)) {
-      return agreement;
-    }
-    const disagreement = encodingDisagreementOf(answers, { identities, encoding });
-    return disagreement ?? { ...agreement, encoding: commonEncodingOf(answers) };
-  }
-
-  #noneAmong(
-    answers: readonly Answered[],
-    expected: Parameters<typeof unencryptedAgreementOf>[1],
-  ): Agreement | Disagreement {
-    return this.#options.expectedEncoding === undefined ? NONE : unencryptedAgreementOf(answers, expected, NONE_SHOWN);
+    return this.#isNone(answers) ? NONE : agreementOf(answers, { ...expected, configHash, namedBy });
   }
 
   /** Whether it is enough that no API server at all shows a configuration, and none does. */
   #isNone(answers: readonly Answered[]): boolean {
-    const { expectedConfig, expectedEncoding, isOptional = false } = this.#options;
-    return (isOptional || expectedEncoding !== undefined) && expectedConfig === undefined && isHopeless(answers);
+    const { expectedConfig, isOptional = false } = this.#options;
+    return isOptional && expectedConfig === undefined && isHopeless(answers);
   }
 
-  #note(agreement: Encoded, arrivals: number, clock: Clock): EncryptionFound {
-    const { configHash, encoding, hasKms } = agreement;
+  #note(agreement: Agreement, arrivals: number, clock: Clock): EncryptionFound {
+    const { configHash, hasKms } = agreement;
     const fingerprint = fingerprintAfter(agreement, arrivals);
     this.#isSettled &&= this.#agreed?.fingerprint === fingerprint;
     if (this.#agreed === undefined || !this.#isSettled) {
       const seenAt = clock.monotonic() + (hasKms ? KMS_LAG_MS : 0);
       const since = { at: undefined, seenAt };
-      this.#agreed = { configHash, encoding, agreement: agreement.fingerprint, fingerprint, since };
+      this.#agreed = { configHash, agreement: agreement.fingerprint, fingerprint, since };
     }
     return this.#agreed;
   }

@@ -1,5 +1,4 @@
 import { instanceIn } from "./server-instance.ts";
-import { encodingIn, type StorageEncoding } from "./storage-encoding.ts";
 
 /** How one API server encrypts, as its /metrics say it in one answer. */
 export interface ShownEncryption {
@@ -9,8 +8,6 @@ export interface ShownEncryption {
   readonly configHash: string;
   /** The digest of the key that each KMS v2 plugin named last, by the name of the plugin. */
   readonly keys: ReadonlyMap<string, string>;
-  /** What passed through KMS v1 plugins since the API server started, by resource. @default nothing */
-  readonly kmsV1?: ReadonlyMap<string, KmsV1Use>;
   /**
    * Changes with everything that the API server did to its encryption: its process, its reloads, and which keys a plugin ever
    * named, and when it last named those that are old. Where it is the same at two looks, nothing changed and changed back
@@ -19,21 +16,12 @@ export interface ShownEncryption {
   readonly history: string;
 }
 
-/** How many objects of one resource passed through KMS v1 plugins, by the counters of the API servers. */
-export interface KmsV1Use {
-  /** Decrypted, on their way from etcd. */
-  readonly reads: number;
-  /** Encrypted, on their way to etcd. */
-  readonly writes: number;
-}
-
 /** The metric that tells which EncryptionConfiguration is in use. */
 export const CONFIG_INFO = "apiserver_encryption_config_controller_last_config_info";
 const RELOADS = "apiserver_encryption_config_controller_automatic_reloads_total";
 const KEY_SEEN = "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds";
-/** What `transformer_prefix` begins with where a KMS v1 plugin encrypted an object. */
-const KMS_V1_PREFIX = "k8s:enc:kms:v1:";
-const TRANSFORMED = "apiserver_storage_transformation_operations_total";
+/** A KMS v1 plugin shows its key nowhere, and no object is stale to an API server when that key changes. */
+const KMS_V1_GATE = /^kubernetes_feature_enabled\{(?:[^}]*,)?name="KMSv1"[^}]*\} 1$/;
 
 const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g;
 const HASH = /^sha256:[0-9a-f]{64}$/;
@@ -43,6 +31,8 @@ const MAX_SERIES = 1_000;
 const ABSENT =
   `its /metrics do not show ${CONFIG_INFO}: it runs without --encryption-provider-config, or it is older than ` +
   "Kubernetes 1.34";
+
+const KMS_V1 = "its feature gate KMSv1 is on, and nothing shows which key a KMS v1 plugin uses: go over to KMS v2";
 
 const UNLIKE = "its /metrics show encryption keys in a way that no API server does";
 
@@ -61,34 +51,26 @@ export class EncryptionMetrics {
   readonly #configs: Sample[] = [];
   readonly #reloads: string[] = [];
   readonly #keys: Sample[] = [];
-  readonly #kmsV1 = new Map<string, KmsV1Use>();
+  #hasKmsV1 = false;
   #instance: string | undefined;
-  #encoding: StorageEncoding | undefined;
   #problem: string | undefined;
 
   /** Takes one line. */
   add(line: string): void {
     this.#instance ??= instanceIn(line);
-    this.#encoding ??= encodingIn(line);
+    this.#hasKmsV1 ||= KMS_V1_GATE.test(line);
     if (line.startsWith(`${CONFIG_INFO}{`)) {
       this.#keep(this.#configs, sampleOf(line));
     } else if (line.startsWith(`${KEY_SEEN}{`)) {
       this.#keep(this.#keys, sampleOf(line));
-    } else if (line.startsWith(`${TRANSFORMED}{`) && line.includes(`="${KMS_V1_PREFIX}`)) {
-      this.#count(sampleOf(line));
     } else if (line.startsWith(`${RELOADS}{`) && line.includes('status="success"')) {
       this.#keep(this.#reloads, line);
     }
   }
 
-  /** Whether the API server says nothing of an EncryptionConfiguration at all. */
+  /** Whether the API server says nothing of an EncryptionConfiguration at all, or nothing that tells the key. */
   get isAbsent(): boolean {
-    return this.#configs.length === 0;
-  }
-
-  /** How the API server stores custom resources; `undefined` where it does not tell. */
-  get encoding(): StorageEncoding | undefined {
-    return this.#encoding;
+    return this.#hasKmsV1 || this.#configs.length === 0;
   }
 
   /** When the process of the API server started; `undefined` where it does not tell. */
@@ -99,6 +81,9 @@ export class EncryptionMetrics {
   /** What the lines say, or why they tell nothing, in words. */
   result(): ShownEncryption | string {
     const [config, ...others] = this.#configs;
+    if (this.#hasKmsV1) {
+      return KMS_V1;
+    }
     if (config === undefined) {
       return ABSENT;
     }
@@ -111,25 +96,12 @@ export class EncryptionMetrics {
     }
     const keys = newestKeysOf(this.#keys);
     const history = this.#history(this.#instance, configHash, keys);
-    return { configHash, serverIdHash, keys: keys.newest, kmsV1: this.#kmsV1, history };
+    return { configHash, serverIdHash, keys: keys.newest, history };
   }
 
   #history(instance: string, configHash: string, { newest, older }: Keys): string {
     const reloads = this.#reloads.toSorted();
     return JSON.stringify([instance, configHash, reloads, [...newest].toSorted(byText), [...older].toSorted(byText)]);
-  }
-
-  /** Each plugin has a series of its own. */
-  #count(sample: Sample | undefined): void {
-    if (sample === undefined) {
-      this.#problem = UNLIKE;
-      return;
-    }
-    const resource = labelOf(sample, "resource");
-    const { reads, writes } = this.#kmsV1.get(resource) ?? { reads: 0, writes: 0 };
-    const count = Number(sample.value);
-    const isWrite = labelOf(sample, "transformation_type") === "to_storage";
-    this.#kmsV1.set(resource, isWrite ? { reads, writes: writes + count } : { reads: reads + count, writes });
   }
 
   #keep<T>(kept: T[], one: T | undefined): void {

@@ -12,7 +12,7 @@ import { LoopPace } from "../retry/loop-pace.ts";
 import { StartAgain } from "../retry/start-again.ts";
 import type { Arrivals } from "./arrivals.ts";
 import type { Departures } from "./departures.ts";
-import { ArrivalLog, isArrival, shownOf } from "./arrival-log.ts";
+import { ArrivalLog, shownOf } from "./arrival-log.ts";
 import { IDENTITY_NAMESPACE, listIdentityLeases } from "./control-plane-objects.ts";
 import { identityEvents, isUpTo } from "./identity-events.ts";
 
@@ -94,33 +94,6 @@ export class ServerArrivals implements Arrivals {
       this.#seen = "";
       this.#round.abort();
     }
-  }
-
-  async wasQuietSince({ client, signal }: Pick<CallContext, "client" | "signal">, seenTo: string): Promise<boolean> {
-    const within = AbortSignal.any([signal, this.#clock.timeout(CATCH_UP_MS)]);
-    try {
-      const { leases, resourceVersion } = await listIdentityLeases(client, this.#clock, within);
-      for await (const event of identityEvents(client, this.#clock, {
-        from: seenTo,
-        signal: within,
-        timeoutSeconds: SHORT_WATCH_SECONDS,
-      })) {
-        if (event.type === "GAP") {
-          return false;
-        }
-        const isBookmark = event.type === "BOOKMARK";
-        if (!isBookmark && isArrival({ type: event.type, lease: shownOf(event.object) }, leases)) {
-          return false;
-        }
-        if (isUpTo(isBookmark ? event.resourceVersion : event.object.metadata.resourceVersion, resourceVersion)) {
-          return true;
-        }
-      }
-    } catch {
-      // Whatever the reason: nothing shows it.
-    }
-    signal.throwIfAborted();
-    return false;
   }
 
   async during<T>(client: ApiClient, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {

@@ -171,9 +171,8 @@ export class BuiltInEvidence {
       const { count } = arrivals;
       return { apiServers: await findApiServers(signal), arrivals: count, encryption };
     }
-    const resource = resourceNameOf(this.#resource);
     const isRepeated = this.#atStart !== undefined;
-    const found = await encryption.look(this.#context, `"${resource}"`, { isRepeated, resource });
+    const found = await encryption.look(this.#context, `"${resourceNameOf(this.#resource)}"`, { isRepeated });
     return { apiServers: found.apiServers, arrivals: found.arrivals, encryption: found };
   }
 

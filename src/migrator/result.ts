@@ -1,4 +1,3 @@
-import type { StorageEncoding } from "../apiservers/storage-encoding.ts";
 import type { NamedObject } from "../kube/named-object.ts";
 import type { FieldsReport } from "./rewrite/convert-fields.ts";
 import type { Counts, ObjectFailure } from "./rewrite/counts.ts";
@@ -24,8 +23,6 @@ export interface MigrationResult {
   readonly crd?: string;
   /** The digest of the EncryptionConfiguration that every object is encrypted by, where that was looked at; see `ASSUMED`. */
   readonly encryption?: string;
-  /** How the API servers store every object of a custom resource, where that was looked at and they show it. */
-  readonly encoding?: StorageEncoding;
   readonly counts?: Readonly<Counts>;
   /** Whether everything was a dry-run: what the counts call migrated would be. */
   readonly isDryRun?: true;

@@ -24,14 +24,13 @@ export interface RewriteAllOptions {
 
 /**
  * Rewrites every object of a resource that is requested in one version, or tries it where the run is a dry-run.
- * @returns whether it went on from `resume`
  * @throws as `RewritePass.run()`.
  */
 export async function rewriteAll(
   context: RunContext,
   resource: ServedResource,
   options: RewriteAllOptions,
-): Promise<boolean> {
+): Promise<void> {
   const { conversion, tally, position, resume, rewrite, onPage } = options;
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const pass = new RewritePass({
@@ -55,5 +54,4 @@ export async function rewriteAll(
     },
   });
   await politely(context, resource, () => pass.run());
-  return pass.isResumed;
 }

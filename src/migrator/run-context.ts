@@ -74,11 +74,6 @@ export interface RunContext {
   readonly adviceOnRejection?: string | undefined;
   /** What tells how the API servers encrypt, where the run is to re-encrypt. @default that is not looked at */
   readonly encryption?: EncryptionEvidence | undefined;
-  /**
-   * What becomes of where a re-encryption stands: it is kept for a user who asks to go on there, and the user of this run asks for that or
-   * does not. @default nothing is kept
-   */
-  readonly resumption?: "asked" | "not asked";
   /** Whether the holder of a Lease is known to be dead, so that the Lease need not be watched. @default none is */
   readonly isDead?: (holder: string) => boolean;
   /** Throws where the run may write nothing but what ends it: its replica does not lead any more. @default it always may */

@@ -14,7 +14,6 @@ import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { leaseNameOf, observedMsOf, resourceOfLease } from "../lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../lease/run-lease.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../lease/run-lease-ref.ts";
-import { parseKept } from "../migrator/kept-checkpoint.ts";
 import { shownProgressOf } from "../migrator/rewrite/checkpoint.ts";
 import { countObjects } from "./inventory.ts";
 
@@ -175,10 +174,8 @@ async function progressOf(
   { resource, ...options }: CallOptions & { readonly resource: string },
 ): Promise<Pick<RunLine, "checkpoint" | "objects">> {
   const text = metadata.annotations?.[CHECKPOINT_ANNOTATION];
-  const kept = parseKept(text);
   const crd = await readCrdOf(client, resource, options);
-  const ofCrd = crd === undefined ? undefined : shownProgressOf(text, crd);
-  const counts = kept?.resource === resource ? kept.progress?.counts : ofCrd;
+  const counts = crd === undefined ? undefined : shownProgressOf(text, crd);
   const objects = crd === undefined ? undefined : await countOf(client, crd, options);
   return {
     ...(counts === undefined ? {} : { checkpoint: counts.current + counts.gone + counts.newer }),

@@ -27,16 +27,10 @@ export const REENCRYPT_COMMAND = defineCommand({
   flags: REENCRYPT_FLAGS,
   async run(io, flags, given) {
     requireOneChoice(flags, given, WORDS);
-    if (flags.assumeConfigRolledOut && (flags.expectConfig ?? flags.expectEncoding) !== undefined) {
+    if (flags.assumeConfigRolledOut && flags.expectConfig !== undefined) {
       throw new KsvmError(
         "Usage",
-        "Cannot expect a configuration or an encoding of API servers that are not asked: pass one of both flags",
-      );
-    }
-    if (flags.assumeConfigRolledOut && flags.resume) {
-      throw new KsvmError(
-        "Usage",
-        "Cannot resume without evidence: pass --resume or --assume-config-rolled-out, and not both",
+        "Cannot expect a configuration of API servers that are not asked: pass one of both flags",
       );
     }
     if (flags.assumeConfigRolledOut) {
@@ -53,7 +47,6 @@ export const REENCRYPT_COMMAND = defineCommand({
       const encryption = new EncryptionEvidence({
         isAssumed: flags.assumeConfigRolledOut,
         expectedConfig: flags.expectConfig,
-        expectedEncoding: flags.expectEncoding,
       });
       const work = new Reencryption({
         io,

@@ -95,7 +95,7 @@ export class Reencryption {
     const { flags, io } = this.#session;
     const results = [...this.#done.values()].map(({ result }) => result);
     const unchanged = results.length === 0 ? undefined : describeUnchanged(results);
-    if (unchanged !== undefined && (flags.expectConfig ?? flags.expectEncoding) === undefined) {
+    if (unchanged !== undefined && flags.expectConfig === undefined) {
       io.stderr.write(
         `note: ${unchanged}. If you changed the configuration lately, API servers may not have read it yet: run again with ` +
           "--expect-config before you remove the old key\n",
@@ -188,9 +188,8 @@ export class Reencryption {
 
   #run(): ResourceRun {
     const { encryption, flags } = this.#session;
-    const resumption = flags.resume ? "asked" : "not asked";
     const settings = reencryptSettingsOf(flags);
-    return { settings, dryRun: false, force: true, encryption, resumption, purpose: "ksvm reencrypt" };
+    return { settings, dryRun: false, force: true, encryption, purpose: "ksvm reencrypt" };
   }
 
   #summarize(summary: ReencryptionSummary): void {

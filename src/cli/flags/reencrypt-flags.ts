@@ -3,12 +3,11 @@ import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
 import { DEFAULT_GUARD } from "../../freeze/guard.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
 import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
-import { STORAGE_ENCODINGS } from "../../apiservers/storage-encoding.ts";
 import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
 import { type FlagsOf, type FlagTable, InvalidValue } from "./flag.ts";
 import { duration, optional, repeated, toggle } from "./kinds.ts";
 import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "./migration-flags.ts";
-import { anyText, oneOf } from "./parsers.ts";
+import { anyText } from "./parsers.ts";
 import { LEASE_NAMESPACE_FLAG, RUN_OUTPUT_FLAG } from "./run-flags.ts";
 import { runSettingsOf } from "./run-settings.ts";
 
@@ -40,17 +39,6 @@ export const REENCRYPT_FLAGS = {
     help:
       "digest of the new EncryptionConfiguration, as sha256sum prints it; ksvm waits until every API server uses that one. " +
       "If not set, any configuration that all of them use counts, also an old one that none of them has replaced yet",
-  }),
-  "expect-encoding": optional(oneOf(STORAGE_ENCODINGS), {
-    placeholder: "encoding",
-    help:
-      "json or cbor: the encoding in which API servers are to store custom resources; ksvm waits until every API server does. With " +
-      "this flag they need no EncryptionConfiguration. If not set, any encoding that all of them use counts",
-  }),
-  resume: toggle({
-    help:
-      "go on where a killed run stood, if nothing changed since. Any client that may write Leases in the --lease-namespace can " +
-      "forge where that was: objects are left out then, and keep the old key",
   }),
   ...RUN_OUTPUT_FLAG,
   settle: duration({
@@ -85,7 +73,7 @@ export const REENCRYPT_FLAGS = {
 export function reencryptSettingsOf(
   flags: Omit<
     FlagsOf<typeof REENCRYPT_FLAGS>,
-    "all" | "assumeConfigRolledOut" | "expectConfig" | "expectEncoding" | "resume"
+    "all" | "assumeConfigRolledOut" | "expectConfig"
   >,
 ): RunSettings {
   const freeze = {

@@ -1,6 +1,5 @@
 import { wordsFor } from "../../apiservers/concern-words.ts";
 import { NONE_SHOWN } from "../../apiservers/encryption-evidence.ts";
-import { encodingText } from "../../apiservers/storage-encoding.ts";
 import { objectNameOf } from "../../kube/named-object.ts";
 import type { Counts, ObjectFailure } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
@@ -67,10 +66,9 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
   }
 }
 
-function workOf({ encoding, encryption }: MigrationResult): string {
+function workOf({ encryption }: MigrationResult): string {
   const work = encryption === NONE_SHOWN ? "rewritten" : "re-encrypted";
-  const stored = encoding === "cbor" || encryption === NONE_SHOWN ? encoding : undefined;
-  return encryption === undefined ? "migrated" : `${work}${stored === undefined ? "" : ` as ${encodingText(stored)}`}`;
+  return encryption === undefined ? "migrated" : work;
 }
 
 /** A migration of another migrator has no counts. */

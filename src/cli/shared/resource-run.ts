@@ -30,7 +30,7 @@ export interface ResourceReport {
 /** What a command decides about its runs. */
 export type ResourceRun = Pick<
   RunParts,
-  "cleanupPatience" | "dryRun" | "encryption" | "force" | "onRested" | "purpose" | "resumption"
+  "cleanupPatience" | "dryRun" | "encryption" | "force" | "onRested" | "purpose"
 > & {
   readonly settings: RunSettings;
 };
