@@ -33,7 +33,7 @@ test-kubernetes: $(TAP_BUILT) ## Run the cluster tests on another version of Kub
 	@KUBERNETES_VERSION=$(or $(KUBERNETES_VERSION),1.30.14) node test/run-tests.ts $(or $(FILES),cluster)
 
 # The chain from the freeze to the prune, by hand and installed, and what reads etcd beside it.
-CBOR_FILES := $(addprefix test/integration/,$(addsuffix .test.ts,cbor reencrypt-cbor migrate-crd conversion managed-fields interrupted-run \
+CBOR_FILES := $(addprefix test/integration/,$(addsuffix .test.ts,cbor migrate-crd conversion managed-fields interrupted-run \
 	rejected-objects doubtful-checkpoint freeze-before-rewrite webhook-denials automatic-trigger installed prune-guard reencrypt)) \
 	$(addprefix test/chaos/,$(addsuffix .test.ts,late-writes kill-migrator installed-system))
 

@@ -5,7 +5,7 @@ import { REENCRYPT_ANNOTATION } from "./names.ts";
 export interface ReencryptionWish {
   /** The digest of the EncryptionConfiguration that is meant, as API servers show it. @default any, if all of them use it */
   readonly expectedConfig?: string;
-  /** Whether it goes on without evidence of a key where no API server shows an EncryptionConfiguration, or a KMS v1 plugin encrypts. @default false */
+  /** Whether it goes on without evidence of a key where no API server shows an EncryptionConfiguration. @default false */
   readonly isOptional?: boolean;
 }
 

@@ -151,10 +151,7 @@ export class EncryptionEvidence {
   }
 
   /** Looks again and again, for so many milliseconds. @returns what differs where the last look found that */
-  async #lookUntilAlike(
-    context: EncryptionContext,
-    timeoutMs: number,
-  ): Promise<EncryptionLook | Disagreement> {
+  async #lookUntilAlike(context: EncryptionContext, timeoutMs: number): Promise<EncryptionLook | Disagreement> {
     const { clock, emit, findApiServers, signal } = context;
     const deadline = clock.monotonic() + timeoutMs;
     const pace = new LoopPace({ clock, ...PACE });

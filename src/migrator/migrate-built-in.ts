@@ -68,9 +68,8 @@ export interface UnfrozenWork<T> {
     /**
      * One attempt.
      * @param fence awaited before each write: the Lease must be held
-     * @param lease the one that is held
      */
-    attempt(context: RunContext, fence: Fence, lease: RunLease): Promise<T>;
+    attempt(context: RunContext, fence: Fence): Promise<T>;
     /** Called where what the attempt rested on did not last, and waited for. */
     forget(): void | Promise<void>;
   };
@@ -128,7 +127,7 @@ function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenPar
     maxFreezeIdleMs: options.maxFreezeIdleMs,
     attempt: async (attempt) => {
       const fence = (): Promise<void> => lease.confirm(attempt.signal, attempt.retrier);
-      const done = await work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence, lease);
+      const done = await work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence);
       // Where etcd was restored from a backup since the last write, what was written is gone, and no write is left to tell.
       await lease.renew(attempt.signal, attempt.retrier);
       return done;

@@ -101,26 +101,8 @@ for (const [what, lines] of oddities) {
   });
 }
 
-await tap.test(
-  "EncryptionMetrics counts what passes through KMS v1 plugins, by resource, and nothing else",
-  async (t) => {
-    const { kmsV1 } = shown(
-      START,
-      CONFIG,
-      transformed("secrets", "to_storage", "k8s:enc:kms:v1:vault:", 3),
-      transformed("secrets", "to_storage", "k8s:enc:kms:v1:other:", 1),
-      transformed("secrets", "from_storage", "k8s:enc:kms:v1:vault:", 5),
-      transformed("secrets", "to_storage", "k8s:enc:kms:v2:vault:", 7),
-      transformed("configmaps", "from_storage", "k8s:enc:aescbc:v1:key1:", 9),
-    );
-    t.same(Object.fromEntries(kmsV1 ?? []), { secrets: { reads: 5, writes: 4 } });
-    const odd =
-      'apiserver_storage_transformation_operations_total{resource="x",transformer_prefix="k8s:enc:kms:v1:a"} many';
-    t.match(read(START, CONFIG, odd), /in a way that no API server does/);
-  },
-);
-
-function transformed(resource: string, type: string, prefix: string, count: number): string {
-  const labels = `resource="${resource}",status="OK",transformation_type="${type}",transformer_prefix="${prefix}"`;
-  return `apiserver_storage_transformation_operations_total{${labels}} ${count}`;
-}
+await tap.test("EncryptionMetrics concludes nothing where a KMS v1 plugin may encrypt", async (t) => {
+  const gate = (value: number): string => `kubernetes_feature_enabled{name="KMSv1",stage="DEPRECATED"} ${value}`;
+  t.match(read(START, CONFIG, gate(1)), /KMSv1 is on, and nothing shows which key/);
+  t.type(read(START, CONFIG, gate(0)), "object", "negative control");
+});

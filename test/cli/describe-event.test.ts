@@ -108,18 +108,8 @@ const results: readonly [result: MigrationResult, text: string][] = [
     result({ outcome: "incomplete", isResumed: true, counts: counts({ done: 20, newer: 19, failed: 1 }) }),
     "incomplete after 12s: 19 written since an earlier attempt began, 1 failed; nothing was pruned",
   ],
-  [
-    result({ encryption: "sha256:ab", encoding: "cbor", counts: counts({ done: 2, migrated: 2 }) }),
-    "re-encrypted as CBOR in 12s: 2 rewritten",
-  ],
-  [
-    result({ encryption: "sha256:ab", encoding: "json", counts: counts({ done: 2, migrated: 2 }) }),
-    "re-encrypted in 12s: 2 rewritten",
-  ],
-  [
-    result({ encryption: NONE_SHOWN, encoding: "json", counts: counts({ done: 2, migrated: 2 }) }),
-    "rewritten as JSON in 12s: 2 rewritten",
-  ],
+  [result({ encryption: "sha256:ab", counts: counts({ done: 2, migrated: 2 }) }), "re-encrypted in 12s: 2 rewritten"],
+  [result({ encryption: NONE_SHOWN, counts: counts({ done: 2, migrated: 2 }) }), "rewritten in 12s: 2 rewritten"],
   [
     result({ outcome: "incomplete", encryption: NONE_SHOWN, counts: counts({ done: 2, migrated: 1, failed: 1 }) }),
     "incomplete after 12s: 1 rewritten, 1 failed; the others are stored as they were",

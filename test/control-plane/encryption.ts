@@ -46,20 +46,6 @@ export function kmsConfig(provider: string, resources: readonly string[] = ENCRY
   });
 }
 
-/**
- * The text of an EncryptionConfiguration with a KMS v1 plugin, as {@link kmsConfig}.
- * @param key encrypts in the place of the plugin, which decrypts what it had encrypted. @default the plugin encrypts
- */
-export function kmsV1Config(provider: string, resources: readonly string[], key?: string): string {
-  const kms = { apiVersion: "v1", name: provider, endpoint: KMS_ENDPOINT, cachesize: 10, timeout: "10s" };
-  const aescbc = key === undefined ? [] : [{ aescbc: { keys: [keyOf(key)] } }];
-  return JSON.stringify({
-    apiVersion: "apiserver.config.k8s.io/v1",
-    kind: "EncryptionConfiguration",
-    resources: [{ resources, providers: [...aescbc, { kms }] }],
-  });
-}
-
 /** The name of the socket in the working directory of an API server. */
 export const KMS_SOCKET = "kms.sock";
 const KMS_ENDPOINT = `unix:///proc/self/cwd/${KMS_SOCKET}`;

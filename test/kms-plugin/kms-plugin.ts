@@ -1,6 +1,15 @@
-import type { handleUnaryCall } from "@grpc/grpc-js";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import {
+  type handleUnaryCall,
+  loadPackageDefinition,
+  Server,
+  ServerCredentials,
+  type ServiceClientConstructor,
+  status,
+} from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
 import { KeyRing } from "./key-ring.ts";
-import { answerWith, PluginServer } from "./plugin-server.ts";
 
 interface EncryptRequest {
   readonly plaintext: Buffer;
@@ -19,21 +28,29 @@ interface DecryptRequest {
  */
 export class KmsPlugin {
   readonly keys: KeyRing;
-  #server: PluginServer | undefined;
+  readonly #server = new Server();
+  readonly #socket: string;
   /** As where the key management service knows the new key and does not let this plugin encrypt with it. */
   refusesToEncrypt = false;
   #statusCalls = 0;
   #decryptions = 0;
 
-  private constructor(keys: KeyRing) {
-    this.keys = keys;
+  private constructor(socket: string, keys: KeyRing) {
+    [this.#socket, this.keys] = [socket, keys];
   }
 
   /** @param socket the path of the Unix socket, at most 107 bytes */
   static async start(socket: string, keyId: string): Promise<KmsPlugin> {
-    const plugin = new KmsPlugin(new KeyRing(keyId));
+    const plugin = new KmsPlugin(socket, new KeyRing(keyId));
+    const loaded = loadPackageDefinition(loadSync(join(import.meta.dirname, "kms-v2.proto")));
+    const { KeyManagementService } = loaded["v2"] as unknown as { KeyManagementService: ServiceClientConstructor };
     const methods = { Status: plugin.#status, Encrypt: plugin.#encrypt, Decrypt: plugin.#decrypt };
-    plugin.#server = await PluginServer.start(socket, { file: "kms-v2.proto", name: "v2" }, methods);
+    plugin.#server.addService(KeyManagementService.service, methods);
+    await new Promise<void>((resolve, reject) => {
+      plugin.#server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) =>
+        error === null ? resolve() : reject(error),
+      );
+    });
     return plugin;
   }
 
@@ -49,7 +66,8 @@ export class KmsPlugin {
 
   /** Ends it at once, with all connections. */
   stop(): void {
-    this.#server?.stop();
+    this.#server.forceShutdown();
+    rmSync(this.#socket, { force: true });
   }
 
   readonly #status: handleUnaryCall<object, object> = (_call, answer) => {
@@ -68,6 +86,10 @@ export class KmsPlugin {
 
   readonly #decrypt: handleUnaryCall<DecryptRequest, object> = ({ request }, answer) => {
     this.#decryptions++;
-    answerWith(answer, () => ({ plaintext: this.keys.decrypt(request.keyId, request.ciphertext) }));
+    try {
+      answer(null, { plaintext: this.keys.decrypt(request.keyId, request.ciphertext) });
+    } catch (error) {
+      answer({ code: status.INVALID_ARGUMENT, details: (error as Error).message });
+    }
   };
 }
