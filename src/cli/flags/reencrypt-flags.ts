@@ -71,10 +71,7 @@ export const REENCRYPT_FLAGS = {
 
 /** What the flags say of the runs: no CRD is frozen, so nothing about a freeze can be chosen. */
 export function reencryptSettingsOf(
-  flags: Omit<
-    FlagsOf<typeof REENCRYPT_FLAGS>,
-    "all" | "assumeConfigRolledOut" | "expectConfig"
-  >,
+  flags: Omit<FlagsOf<typeof REENCRYPT_FLAGS>, "all" | "assumeConfigRolledOut" | "expectConfig">,
 ): RunSettings {
   const freeze = {
     guard: DEFAULT_GUARD,
