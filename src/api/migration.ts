@@ -25,12 +25,6 @@ export interface GroupVersionResource {
 }
 
 /**
- * The Lease in {@link SYSTEM_NAMESPACE} by which all migrations are suspended, those that come later too. It is in force
- * while it has {@link SUSPEND_ALL_ANNOTATION} (src/api/names.ts).
- */
-export const SUSPEND_LEASE = "ksvm-suspend";
-
-/**
  * Every state that a migration can be in: the condition that stands for it. Pending also where no condition is True. Three are
  * ours: Waiting is a Running one that waits for others, Pending one that is in the queue, and Suspended one that a user stopped
  * (`spec.suspend`).

@@ -60,9 +60,6 @@ export const FORCE_ANNOTATION = "ksvm.sigs.k8s.io/force";
  */
 export const REENCRYPT_ANNOTATION = "ksvm.sigs.k8s.io/reencrypt";
 
-/** On the Lease SUSPEND_LEASE (src/api/migration.ts): all migrations are suspended, whatever its value. */
-export const SUSPEND_ALL_ANNOTATION = "ksvm.sigs.k8s.io/suspend-all";
-
 /** On a CRD: versions that may leave `status.storedVersions`, and for which generation, as src/api/prune-allowance.ts reads it. */
 export const ALLOW_PRUNE_ANNOTATION = "ksvm.sigs.k8s.io/allow-prune";
 

@@ -2,7 +2,6 @@ import { withKstatus } from "../api/kstatus.ts";
 import { isFinal, type MigrationCondition } from "../api/migration.ts";
 import { type MigrationQueue, type QueuedMigration } from "./migration-queue.ts";
 import { conditionsIn, type Phase } from "./migration-status.ts";
-import type { SuspendMark } from "../suspend/suspend-mark.ts";
 
 /** What goes on in the controller, for those migrations that it does not carry out just now. */
 export interface IdleContext {
@@ -10,7 +9,6 @@ export interface IdleContext {
   readonly atWork: ReadonlyMap<string, string>;
   /** Of those the ones that have a slot. */
   readonly running: readonly string[];
-  readonly mark: SuspendMark | undefined;
   /** RFC 3339. */
   readonly now: string;
 }
@@ -42,7 +40,7 @@ const NAMES_SHOWN = 3;
  * come last: another client may have ended them or changed their spec since, or they ended under an earlier release.
  */
 export function idleStatusesOf(queue: MigrationQueue, context: IdleContext): readonly IdleStatus[] {
-  const front = context.mark === undefined ? frontOf(queue, context) : new Map<string, Wanted>();
+  const front = frontOf(queue, context);
   const { fresh, moved } = partition([...front.values()].filter(isNews));
   const suspended: Wanted[] = [];
   const behind: Wanted[] = [];
@@ -52,8 +50,8 @@ export function idleStatusesOf(queue: MigrationQueue, context: IdleContext): rea
       continue;
     }
     const holder = queue.heldBy(migration.resource);
-    if (migration.isSuspended || context.mark !== undefined) {
-      suspended.push({ migration, phase: suspendedPhase(migration, context) });
+    if (migration.isSuspended) {
+      suspended.push({ migration, phase: SUSPENDED });
     } else if (holder !== undefined) {
       behind.push({ migration, phase: heldPhase(holder) });
     } else if (hasNotBegun(migration)) {
@@ -115,17 +113,14 @@ function lagOf({ migration, queuePosition = 0 }: Wanted): number {
   return Math.abs((migration.queuePosition ?? POSITIONS_SHOWN + 1) - queuePosition);
 }
 
-function suspendedPhase({ isSuspended, name }: QueuedMigration, { mark }: IdleContext): Phase {
-  if (isSuspended) {
-    return { type: "Suspended", reason: "SuspendedByUser", message: `continue with: ksvm resume ${name}` };
-  }
-  const by = mark?.by === undefined ? "" : ` by ${mark.by}`;
-  const message = `all migrations are suspended since ${mark?.since ?? ""}${by}; continue with: ksvm resume --all`;
-  return { type: "Suspended", reason: "AllSuspended", message };
-}
+const SUSPENDED: Phase = {
+  type: "Suspended",
+  reason: "SuspendedByUser",
+  message: "to continue, set spec.suspend to false",
+};
 
 function heldPhase(suspended: string): Phase {
-  const message = `migrations/${suspended} of the same resource is suspended; continue with: ksvm resume ${suspended}`;
+  const message = `migrations/${suspended} of the same resource is suspended; to continue, set its spec.suspend to false`;
   return { type: "Pending", reason: "Queued", message };
 }
 

@@ -29,6 +29,8 @@ export interface IdleWriterOptions {
 const MIN_INTERVAL_MS = 2_000;
 const MAX_WRITES = 200;
 const WRITE_TIMEOUT_MS = 10_000;
+/** A status that was refused is tried again after so many milliseconds without a change. */
+const REFUSED_AGAIN_MS = 60_000;
 
 /**
  * Writes the status of migrations that are not being carried out: their place in the queue, that they are suspended, and for
@@ -49,7 +51,7 @@ export class IdleWriter {
     this.#woken.resolve();
   }
 
-  /** Writes until the signal is aborted. What cannot be written is tried again in a later round; a refusal, with the next change. */
+  /** Writes until the signal is aborted. What cannot be written is tried again in a later round; a refusal, with the next change or after a minute. */
   async run(signal: AbortSignal, pulse: Pulse = NO_PULSE): Promise<void> {
     const { clock, due } = this.#options;
     const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
@@ -58,7 +60,7 @@ export class IdleWriter {
     while (!signal.aborted) {
       await pace.turn(signal).catch(() => undefined);
       pulse.rest();
-      await this.#woken.promise;
+      await this.#untilWoken(signal);
       pulse.beat();
       // From here on a wake is for the next round.
       this.#woken = Promise.withResolvers();
@@ -71,6 +73,14 @@ export class IdleWriter {
         pulse.beat();
       }
     }
+  }
+
+  async #untilWoken(signal: AbortSignal): Promise<void> {
+    const woken = new AbortController();
+    const within = AbortSignal.any([signal, woken.signal]);
+    const waited = this.#options.clock.sleep(REFUSED_AGAIN_MS, within).catch(() => undefined);
+    await (this.#told.size === 0 ? this.#woken.promise : Promise.race([this.#woken.promise, waited]));
+    woken.abort();
   }
 
   /** One that has begun, or is gone, is not written here any more. */

@@ -120,7 +120,6 @@ export class LeaderPart {
       ...this.#options,
       openRun,
       freezes: settings.runs.options.crdMode === "manage",
-      namespace: settings.namespace,
       maxConcurrent: settings.concurrentMigrations,
       finishedLimit: settings.finishedMigrationsLimit,
       observe: (resource) => this.#observe(resource),

@@ -7,7 +7,6 @@ import type { MigrationChange, MigrationFeed } from "../migrations/migration-fee
 import { Retrier } from "../retry/retrier.ts";
 import { Loop } from "../observability/loops.ts";
 import { deleteExpired } from "./delete-expired.ts";
-import { FollowedMark } from "./followed-mark.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";
 import { IdleWriter } from "./idle-writer.ts";
 import { KnownMigrations } from "./known-migrations.ts";
@@ -31,8 +30,6 @@ export interface MigrationControllerOptions {
   readonly identity: string;
   /** The Lease of the leader, see {@link LeaderElector}. */
   readonly leadership: Pick<LeaderElector, "assertLeading" | "key" | "replaced">;
-  /** Where the Lease is that suspends all migrations. @default {@link SYSTEM_NAMESPACE} */
-  readonly namespace?: string;
   /** How many resources are migrated at once. @default 1 */
   readonly maxConcurrent?: number;
   /** How many finished migrations of each resource stay; 0 keeps all of them. @default 0 */
@@ -55,7 +52,6 @@ export class MigrationController {
   readonly #known = new KnownMigrations();
   readonly #jobs: MigrationJobs;
   readonly #idle: IdleWriter;
-  readonly #mark: FollowedMark;
   #slots = new Slots(0, { start: () => false, isThere: () => false });
 
   constructor(options: MigrationControllerOptions) {
@@ -77,7 +73,6 @@ export class MigrationController {
       due: () => this.#idleStatuses(),
       onWritten: (migration) => this.#known.take(migration),
     });
-    this.#mark = new FollowedMark({ ...options, onChange: () => this.#changed() });
   }
 
   /**
@@ -94,7 +89,6 @@ export class MigrationController {
     const others = [
       loops.add("queue").keep((loop) => this.#idle.run(signal, loop), signal),
       loops.add("expiry").keep((loop) => this.#deleteExpired(signal, loop.clock), signal),
-      loops.add("suspend-mark").keep((loop) => this.#mark.run(signal, loop.clock), signal),
     ];
     let sweeping: Promise<void> | undefined;
     const onChange = (change: MigrationChange): void => {
@@ -122,7 +116,7 @@ export class MigrationController {
   #changed(): void {
     for (const uid of this.#jobs.atWork.keys()) {
       const { isSuspended, state = "Pending" } = this.#known.queue.get(uid) ?? {};
-      if (this.#mark.mark !== undefined || isSuspended === true) {
+      if (isSuspended === true) {
         this.#jobs.suspend(uid);
       } else if (isFinal(state)) {
         this.#jobs.endRest(uid);
@@ -133,19 +127,13 @@ export class MigrationController {
   }
 
   #idleStatuses(): readonly IdleStatus[] {
-    if (!this.#mark.isKnown) {
-      return [];
-    }
     const atWork = [...this.#jobs.atWork].map(([uid, { name }]) => [uid, name] as const);
     const running = [...this.#jobs.atWork.values()].filter(({ slot }) => slot.isHeld).map(({ name }) => name);
     const now = new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
-    return idleStatusesOf(this.#known.queue, { atWork: new Map(atWork), running, mark: this.#mark.mark, now });
+    return idleStatusesOf(this.#known.queue, { atWork: new Map(atWork), running, now });
   }
 
   #next(): QueuedMigration | undefined {
-    if (!this.#mark.isKnown || this.#mark.mark !== undefined) {
-      return undefined;
-    }
     return this.#known.queue.next(new Set([...this.#jobs.atWork.values()].map(({ resource }) => resource)));
   }
 
@@ -194,6 +182,6 @@ export class MigrationController {
       return true;
     }
     const isBrokenOff = [...this.#known.queue.dueOf(crdName)].some(({ uid }) => this.#jobs.isBrokenOff(uid));
-    return this.#mark.mark === undefined && !isBrokenOff && this.#known.queue.takesFreezeOver(crdName);
+    return !isBrokenOff && this.#known.queue.takesFreezeOver(crdName);
   }
 }

@@ -18,7 +18,6 @@ export type ReplicaLoop =
   | "migrations"
   | "migration-watch"
   | "queue"
-  | "suspend-mark"
   | "expiry"
   | "sweep"
   | "trigger"
@@ -46,7 +45,6 @@ export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "r
     migrations: LIMIT_MS + runs.maxIdleMs + runs.webhookWaitMs + waitsMs,
     "migration-watch": LIMIT_MS,
     queue: LIMIT_MS,
-    "suspend-mark": LIMIT_MS,
     expiry: LIMIT_MS,
     sweep: LIMIT_MS,
     trigger: LIMIT_MS,

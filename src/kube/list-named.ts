@@ -6,7 +6,7 @@ import { collectionPath, type Resource } from "./resources.ts";
 import type { Transport } from "./transport.ts";
 
 /** What a list by name says about one object. */
-export interface NamedList<T> {
+interface NamedList<T> {
   /** `undefined` where no object has this name. */
   readonly object: T | undefined;
   /** As of when. A watch that starts here misses nothing; empty where an aggregated API server keeps none. */

@@ -1,9 +1,7 @@
-import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
-import { readSuspendMark, type SuspendMark } from "../suspend/suspend-mark.ts";
 import { type FreezeLine, readFreezeLines } from "./freeze-lines.ts";
 import {
   inTreeLineOf,
@@ -24,8 +22,6 @@ export interface ClusterStatus {
   readonly freezes: readonly FreezeLine[];
   /** Resources of which not everything is stored alike, or whose API servers disagree. */
   readonly storage?: readonly StorageLine[];
-  /** Missing where not all migrations are suspended. */
-  readonly suspended?: SuspendMark;
   /** Migrations that cannot be read, so that no controller carries them out; missing where there is none. */
   readonly leftOut?: readonly LeftOutLine[];
   /** What this user may not see, so that it is missing above, and why; missing where there is none. */
@@ -43,14 +39,10 @@ export async function readClusterStatus(client: ApiClient, options: CallOptions 
     () => inTreeMigrations(client, options),
     () => onUnknown("migrations of Kubernetes' own migrator: this user may not list them"),
   );
-  const [{ leftOut, lines }, inTree, freezes, suspended, controller, runs, storage] = await Promise.all([
+  const [{ leftOut, lines }, inTree, freezes, controller, runs, storage] = await Promise.all([
     readMigrationLines(client, options),
     inTreeRead,
     inTreeRead.then((found) => readFreezeLines(client, found, options)),
-    orUnknown(
-      () => readSuspendMark(client, SYSTEM_NAMESPACE, options),
-      () => onUnknown(`whether all migrations are suspended: this user may not list Leases in ${SYSTEM_NAMESPACE}`),
-    ),
     readControllerLine(client, options),
     readRunLines(client, onUnknown, options),
     readStorageLines(client, onUnknown, options),
@@ -61,7 +53,6 @@ export async function readClusterStatus(client: ApiClient, options: CallOptions 
     runs,
     freezes,
     ...(storage.length === 0 ? {} : { storage }),
-    ...(suspended === undefined ? {} : { suspended }),
     ...(leftOut.length === 0 ? {} : { leftOut }),
     ...(unknown.length === 0 ? {} : { unknown: unknown.toSorted() }),
   };

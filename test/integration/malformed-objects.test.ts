@@ -154,8 +154,6 @@ await t.test(
       t.notMatch(shown.stdout.replaceAll("\n", ""), /\p{Cc}/u);
       t.equal(shown.stdout.match(/^left out migrations\//gm)?.length, unreadable.length);
       t.equal((await cluster.ksvm(["plan"])).code, 0);
-      const suspended = await cluster.ksvm(["suspend", "bare"]);
-      t.match(suspended, { code: 1, stderr: /migrations\/bare is left out: spec is missing.*\[ResourceNotFound\]/ });
     });
 
     await t.test("they are deleted, and nothing remembers them", async (t) => {

@@ -139,7 +139,6 @@ parallel("a user who may not read Leases gets the rest, and what is not known", 
   const { stdout } = await look();
   t.match(stdout, /^controller: unknown: this user may not list Leases in namespace kube-storage-migration\n/);
   t.match(stdout, /\nnot known: runs without a migration object: this user may not list Leases in kube-system, /);
-  t.match(stdout, /\nnot known: whether all migrations are suspended: /);
   t.match(stdout, new RegExp(`\n${kind.name} +host_dead `));
   t.equal(stdout.includes("not known: migrations of Kubernetes' own migrator"), HAS_IN_TREE);
 });

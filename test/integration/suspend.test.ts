@@ -1,7 +1,8 @@
 import t, { type Test } from "tap";
-import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
-import { isFinished, stateOf, type StorageVersionMigration } from "../../src/api/migration.ts";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { isFinished, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { createMigration, installSystem, readMigration, untilState } from "./controller-fixture.ts";
@@ -64,6 +65,10 @@ async function writesOf(kind: TestKind): Promise<readonly number[]> {
   return stored.map(({ version }) => version);
 }
 
+function suspend({ metadata: { name } }: StorageVersionMigration, isSuspended: boolean): Promise<unknown> {
+  return cluster.api.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body: { spec: { suspend: isSuspended } } });
+}
+
 /** The freeze is lifted, and nothing is written for some seconds, by whomever. */
 async function assertStopped(t: Test, kind: TestKind, since: number): Promise<void> {
   await eventually(async () => !hasFreezeAnnotation(await cluster.crd(kind)), "the freeze is lifted");
@@ -89,7 +94,7 @@ async function assertResumed(t: Test, kind: TestKind, migration: StorageVersionM
 }
 
 await t.test(
-  "suspend stops a run and its trigger, a leader change leaves it so, and resume goes on at the checkpoint",
+  "spec.suspend stops a run and its trigger, a leader change leaves it so, and without it the run goes on at the checkpoint",
   async (t) => {
     const leader = await spawn(t);
     await untilLeading(leader);
@@ -97,22 +102,16 @@ await t.test(
     await cluster.createStale(kind, OBJECTS);
     const migration = await untilTriggered(kind);
 
-    const suspended = await cluster.ksvm(["suspend", kind.name]);
-    const since = performance.now();
-    t.equal(suspended.code, 0, suspended.stderr);
-    t.equal(
-      suspended.stdout,
-      `suspended migrations/${migration.metadata.name}; to continue: ksvm resume ${migration.metadata.name}\n`,
-    );
-    await assertStopped(t, kind, since);
+    await suspend(migration, true);
+    await assertStopped(t, kind, performance.now());
     const stopped = await untilState(cluster, migration, ["Suspended"]);
-    t.match(stopped.status?.conditions?.[0], { type: "Suspended", reason: "SuspendedByUser", message: /ksvm resume/ });
+    t.match(stopped.status?.conditions?.[0], {
+      type: "Suspended",
+      reason: "SuspendedByUser",
+      message: /spec\.suspend/,
+    });
     const status = await cluster.ksvm(["status", kind.name]);
-    t.match(status.stdout, /Suspended .*continue with: ksvm resume/);
-    t.equal(
-      (await cluster.ksvm(["suspend", migration.metadata.name])).stdout,
-      `"${migration.metadata.name}" is already suspended\n`,
-    );
+    t.match(status.stdout, /Suspended .*to continue, set spec\.suspend to false/);
 
     const other = await spawn(t);
     leader.kill("SIGKILL");
@@ -132,8 +131,7 @@ await t.test(
       async () => /is suspended/.test((await readMigration(cluster, asked)).status?.conditions?.[0]?.message ?? ""),
       "another migration of the resource is held back, and says why",
     );
-    const resumed = await cluster.ksvm(["resume", kind.name]);
-    t.equal(resumed.stdout, `resumed migrations/${migration.metadata.name}\n`);
+    await suspend(migration, false);
     await assertResumed(t, kind, migration);
     await eventually(
       async () => (await migrations.hashes(kind.name))?.persisted.length === 1,
@@ -145,67 +143,13 @@ await t.test(
   },
 );
 
-await t.test("suspend --all covers migrations that come later, in every leader, until resume --all", async (t) => {
-  const leader = await spawn(t);
-  await untilLeading(leader);
-  const kind = new TestKind("all");
-  await cluster.createStale(kind, OBJECTS);
-  const migration = await untilTriggered(kind);
-  const suspended = await cluster.ksvm(["suspend", "--all"]);
-  const since = performance.now();
-  t.match(suspended.stdout, /^suspended all migrations, including later ones; to continue: ksvm resume --all\n$/);
-  t.equal((await cluster.ksvm(["suspend", "--all"])).stdout, "all migrations are already suspended\n");
-  await assertStopped(t, kind, since);
-  const { status } = await untilState(cluster, migration, ["Suspended"]);
-  t.match(status?.conditions?.[0], { reason: "AllSuspended", message: /since .* by .*ksvm resume --all/ });
-
-  const later = new TestKind("later");
-  await cluster.createStale(later, 3);
-  const hash = storageVersionHashOf(GROUP, "v1", later.kind);
-  await eventually(async () => (await migrations.hashes(later.name))?.current === hash, "the trigger has seen it");
-  await eventually(
-    async () => (await migrations.migrations(later.name)).map(stateOf).join() === "Suspended",
-    "what the trigger created is suspended",
-  );
-  const created = await newestOf(later);
-  const asked = await createMigration(cluster, later);
-  await untilState(cluster, asked, ["Suspended"]);
-  const other = await spawn(t);
-  leader.kill("SIGKILL");
-  await leader.ended;
-  await untilLeading(other);
-  await assertStopped(t, kind, performance.now());
-  t.same(await cluster.storedAs(later), { v1alpha1: 3 });
-  t.equal(stateOf(await readMigration(cluster, created)), "Suspended");
-  t.match((await cluster.ksvm(["status"])).stdout, /^all migrations are suspended since .* by .*ksvm resume --all$/m);
-  t.match(
-    (await cluster.ksvm(["resume", kind.name])).stdout,
-    /is not suspended by itself\nall migrations remain suspended/,
-  );
-
-  t.equal((await cluster.ksvm(["resume", "--all"])).stdout, "resumed all migrations\n");
-  await assertResumed(t, kind, migration);
-  await untilState(cluster, created, ["Succeeded"], 90_000);
-  t.same(await cluster.storedAs(later), { v1: 3 });
-  t.equal((await cluster.ksvm(["resume", "--all"])).stdout, "nothing was suspended\n");
-  await stop(other);
-});
-
-await t.test("suspend says what it needs, and what it cannot find", async (t) => {
-  t.match(await cluster.ksvm(["suspend"]), { code: 2, stderr: /name a migration or a resource, or pass --all/ });
-  t.match(await cluster.ksvm(["resume", "--all", "some"]), { code: 2 });
-  t.match(await cluster.ksvm(["suspend", "nobodys.example.com"]), { code: 1, stderr: /\[ResourceNotFound\]/ });
-  const nowhere = await cluster.ksvm(["suspend", "--all", "--namespace", "nowhere"]);
-  t.match(nowhere, { code: 1, stderr: /namespace "nowhere".*not installed.*\[ResourceNotFound\]/ });
-});
-
 await t.test("init leaves a suspended migration as it is", async (t) => {
   t.equal((await cluster.ksvm(["init", "-y"])).code, 0);
   const [stopped] = await migrations.migrations("configmaps");
   if (stopped === undefined) {
     throw new Error("init created no migration of configmaps");
   }
-  t.equal((await cluster.ksvm(["suspend", "configmaps"])).code, 0);
+  await suspend(stopped, true);
   const again = await cluster.ksvm(["init", "-y"]);
   t.match(again.stdout, /left out "configmaps": its migration is suspended/);
   t.same(

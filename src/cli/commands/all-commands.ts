@@ -14,9 +14,7 @@ import { MIGRATE_COMMAND } from "./migrate-command.ts";
 import { PLAN_COMMAND } from "./plan-command.ts";
 import { RBAC_COMMAND } from "./rbac-command.ts";
 import { REENCRYPT_COMMAND } from "./reencrypt-command.ts";
-import { RESUME_COMMAND } from "./resume-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
-import { SUSPEND_COMMAND } from "./suspend-command.ts";
 import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
 import { VERSION_COMMAND } from "./version-command.ts";
 import { WEBHOOK_COMMAND } from "./webhook-command.ts";
@@ -29,8 +27,6 @@ export const COMMANDS: readonly CliCommand[] = [
   REENCRYPT_COMMAND,
   INIT_COMMAND,
   STATUS_COMMAND,
-  SUSPEND_COMMAND,
-  RESUME_COMMAND,
   UNFREEZE_COMMAND,
   DOCTOR_COMMAND,
   GUARD_ENABLE_COMMAND,

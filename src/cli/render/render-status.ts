@@ -21,9 +21,7 @@ export type StatusFormat = (typeof STATUS_FORMATS)[number];
 export function renderStatus(status: ClusterStatus, format: StatusFormat, now: number): string {
   if (format === "name") return status.migrations.map(migrationName).join("\n");
   return renderResult(documentOf("Status", status), format, () => [
-    [`controller: ${controllerText(status.controller, now)}`, ...suspendedLine(status), ...unknownLines(status)].join(
-      "\n",
-    ),
+    [`controller: ${controllerText(status.controller, now)}`, ...unknownLines(status)].join("\n"),
     ...leftOutLines(status),
     migrationsTable(status.migrations, now),
     ...runsTable(status.runs, now),
@@ -59,15 +57,6 @@ function controllerText(controller: ControllerLine, now: number): string {
 
 function unknownLines({ unknown = [] }: ClusterStatus): readonly string[] {
   return unknown.map((what) => `not known: ${what}`);
-}
-
-/** That all migrations are suspended, in words; empty where they are not. */
-function suspendedLine({ suspended }: ClusterStatus): readonly string[] {
-  if (suspended === undefined) {
-    return [];
-  }
-  const by = suspended.by === undefined ? "" : ` by ${suspended.by}`;
-  return [`all migrations are suspended since ${suspended.since}${by}; to continue: ksvm resume --all`];
 }
 
 function leftOutLines({ leftOut = [] }: ClusterStatus): readonly string[] {
@@ -163,8 +152,7 @@ export function describeChanges(before: ClusterStatus, after: ClusterStatus): re
   const freezes = changesOf(before.freezes, after.freezes, freezeName, describeFreeze);
   const leftOut = changesOf(before.leftOut ?? [], after.leftOut ?? [], ({ name }) => name, describeLeftOut);
   const storage = changesOf(before.storage ?? [], after.storage ?? [], ({ resource }) => resource, describeStorage);
-  const about = [...describeController(before, after), ...describeSuspended(before, after)];
-  return [...about, ...leftOut, ...migrations, ...runs, ...freezes, ...storage];
+  return [...describeController(before, after), ...leftOut, ...migrations, ...runs, ...freezes, ...storage];
 }
 
 function describeController(
@@ -195,14 +183,6 @@ function freezeName({ condition, crd }: FreezeLine): string {
 
 function describeLeftOut(line: LeftOutLine | undefined): string {
   return line === undefined ? "deleted, or can be read again" : `left out, it cannot be read: ${line.reason}`;
-}
-
-function describeSuspended(before: ClusterStatus, after: ClusterStatus): readonly string[] {
-  const wasSuspended = before.suspended !== undefined;
-  if (wasSuspended === (after.suspended !== undefined)) {
-    return [];
-  }
-  return wasSuspended ? ["migrations are no longer suspended"] : suspendedLine(after);
 }
 
 function changesOf<T>(
