@@ -14,7 +14,6 @@ const COMPONENTS = [
   "certificate-secret",
   "cert-manager",
   "control-plane-nodes",
-  "deny-early-migrations",
   "deny-unproven-prunes",
   "no-kube-system",
   "monitoring",

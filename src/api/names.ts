@@ -19,9 +19,6 @@ export const STORAGE_MIGRATING_CONDITION = "StorageMigrating";
 /** Name of the ValidatingWebhookConfiguration and of its one webhook (KEP-2855). */
 export const WEBHOOK_NAME = "crd.kube-storage-version-migrator.io";
 
-/** Name of the ValidatingWebhookConfiguration that judges new migrations of Kubernetes' own migrator, and of its one webhook. */
-export const EARLY_WEBHOOK_NAME = "in-tree.kube-storage-version-migrator.io";
-
 /** Name of the Service that API servers call the webhook by, unless a flag names another one. */
 export const WEBHOOK_SERVICE = "ksvm-webhook";
 

@@ -56,27 +56,13 @@ function lastChangeOf(
   return times.some(Number.isNaN) ? undefined : Math.max(...times);
 }
 
-/** The last change as {@link lastStorageChangeOf} has it, with a key as that of {@link versionsChangeOf}. */
-export function storageChangeOf(crd: Stamped): ReturnType<typeof versionsChangeOf> {
-  return changeAt(crd, lastStorageChangeOf(crd));
-}
-
 /**
- * The last change of `spec.versions`: its stamp, and a key that no other change has. The generation tells apart two changes that
- * have the same time: the API server raises it with every change of spec, and no client can set it.
+ * The last change as {@link lastStorageChangeOf} has it: its stamp, and a key that no other change has. The generation tells apart two
+ * changes that have the same time: the API server raises it with every change of spec, and no client can set it.
  */
-export function versionsChangeOf(crd: Stamped): {
-  readonly key: string;
-  readonly at: number | undefined;
-} {
-  return changeAt(crd, lastVersionsChangeOf(crd));
-}
-
-function changeAt(
-  { metadata: { generation, uid } }: Stamped,
-  at: number | undefined,
-): ReturnType<typeof versionsChangeOf> {
-  return { key: ["crd", uid, generation, at].join(" "), at };
+export function storageChangeOf(crd: Stamped): { readonly key: string; readonly at: number | undefined } {
+  const at = lastStorageChangeOf(crd);
+  return { key: ["crd", crd.metadata.uid, crd.metadata.generation, at].join(" "), at };
 }
 
 function ownsVersions(fields: JsonObject | undefined): boolean {
@@ -135,21 +121,4 @@ export function settleRemainingMs({ settleMs, serverNow, localNow, now, changes 
   const believedUntil = Math.min(serverNow, localNow) - waitMs - STAMP_MARGIN_MS;
   const left = changes.map(({ at, seenAt }) => (at !== undefined && at <= believedUntil ? 0 : seenAt - now + waitMs));
   return Math.ceil(Math.max(0, ...left));
-}
-
-/** What {@link settleAdviceMs} depends on. */
-export interface SettleAdviceInput extends Omit<SettleInput, "changes"> {
-  readonly change: SeenChange;
-}
-
-/**
- * Milliseconds that are left by the stamp of a change; 0 where none are. It is advice for a user, and never leads to a prune: a stamp may
- * be wrong ({@link settleRemainingMs}). Of the clock of the API server and the local one the slower counts. A stamp or a clock that is
- * wrong costs at most `settleMs` after the first sight.
- */
-export function settleAdviceMs({ settleMs, serverNow, localNow, now, change }: SettleAdviceInput): number {
-  const limitMs = settleMs + API_TIME_RESOLUTION_MS;
-  const bySight = change.seenAt - now + limitMs;
-  const byStamp = change.at === undefined ? bySight : change.at - Math.min(serverNow, localNow) + limitMs;
-  return Math.ceil(Math.max(0, Math.min(bySight, byStamp)));
 }

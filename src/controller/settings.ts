@@ -1,7 +1,6 @@
 import type { CertificateSettings } from "../certs/ensure-options.ts";
 import { ALL_ADDRESSES } from "../serving/listen.ts";
 import type { RunSettings } from "../migrator/assemble-run.ts";
-import type { EarlySettings } from "../webhook/early-migrations.ts";
 
 /**
  * Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `secret` one that another program keeps, and
@@ -36,8 +35,6 @@ export interface WebhookSettings {
   readonly certificates: (typeof CERTIFICATE_SOURCES)[number];
   /** The folder with tls.crt and tls.key, for `files`. */
   readonly certDir: string;
-  /** What becomes of migrations of Kubernetes' own migrator that are created too early. @default nothing */
-  readonly earlyMigrations?: EarlySettings;
   /** Milliseconds that it goes on answering after it was told to stop. */
   readonly drainMs: number;
 }

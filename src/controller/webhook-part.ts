@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { WEBHOOK_NAME } from "../api/names.ts";
 import { publishedBundleOf } from "../certs/ca-bundle.ts";
 import type { CertificateSource } from "../certs/certificate-source.ts";
 import { FileSource } from "../certs/file-source.ts";
@@ -12,15 +13,13 @@ import { ServerClock } from "../kube/server-clock.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
 import type { Waker } from "../retry/waker.ts";
-import { EARLY_PATH, VALIDATE_PATH } from "../webhook/app.ts";
+import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
-import { EarlyMigrations } from "../webhook/early-migrations.ts";
 import type { ProgressOf } from "../freeze/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import {
   calledAt,
-  earlyConfigurationOf,
   type WebhookClientConfig,
   type WebhookConfiguration,
   webhookConfigurationOf,
@@ -59,7 +58,6 @@ export class WebhookPart {
   readonly #trust: PublishedTrust;
   readonly #source: CertificateSource;
   readonly #keeper: ConfigurationKeeper;
-  readonly #early: EarlyMigrations;
   readonly #configuration: Loop;
   readonly #serving: Loop;
   readonly #issuer: NameIssuer | undefined;
@@ -94,16 +92,13 @@ export class WebhookPart {
       client,
       clock,
       logger,
-      wanted: (live) => this.#wanted(webhookConfigurationOf, VALIDATE_PATH, live),
-      wantedEarly: (live) => this.#wanted(earlyConfigurationOf, EARLY_PATH, live),
+      wanted: (live) => this.#wanted(live),
       // A replica that is behind would put an old CA bundle in the place of a new one.
       freshen: async (signal) => this.#source.look?.(signal),
       observer: this.#trust,
     });
     this.#issuer = this.#issuerOf(options);
     this.#source = this.#sourceOf(settings);
-    const { earlyMigrations = { mode: "off", settleMs: 0 } } = settings.webhook;
-    this.#early = new EarlyMigrations({ client, clock: options.clock, ...earlyMigrations });
   }
 
   /** Why no reviews are to be sent here; `undefined` where they are welcome. */
@@ -123,7 +118,6 @@ export class WebhookPart {
       ...this.#options,
       certificate: this.#certificate,
       lacking: () => this.#trust.lacking(),
-      judgeEarly: (resource) => this.#early.judge(resource),
       host,
       port,
       drainMs,
@@ -203,21 +197,16 @@ export class WebhookPart {
    * has repaired them. While what is served here lacks the name by which API servers would call, as during a rollout of another URL, they go on calling
    * where they do.
    */
-  #wanted(
-    configurationOf: (options: { clientConfig: WebhookClientConfig }) => WebhookConfiguration,
-    path: string,
-    live: KubeObject | undefined,
-  ): WebhookConfiguration | undefined {
+  #wanted(live: KubeObject | undefined): WebhookConfiguration | undefined {
     if (this.#isEnding()) {
       return undefined;
     }
     if (this.#options.settings.webhook.certificates !== "own") {
-      return configurationOf({ clientConfig: this.#clientConfig(path) });
+      return webhookConfigurationOf({ clientConfig: this.#clientConfig() });
     }
-    const clientConfig = this.#calledElsewhere(live) ?? this.#clientConfig(path);
-    const { name } = configurationOf({ clientConfig }).metadata;
-    const caBundle = this.#secret.bundleFor(publishedBundleOf(live, name));
-    return caBundle === undefined ? undefined : configurationOf({ clientConfig: { ...clientConfig, caBundle } });
+    const clientConfig = this.#calledElsewhere(live) ?? this.#clientConfig();
+    const caBundle = this.#secret.bundleFor(publishedBundleOf(live, WEBHOOK_NAME));
+    return caBundle === undefined ? undefined : webhookConfigurationOf({ clientConfig: { ...clientConfig, caBundle } });
   }
 
   /** Where API servers call now, where what is served there may be what is served here; any address before anything is served here. */
@@ -231,12 +220,12 @@ export class WebhookPart {
     return !isServedFor(calledName(this.#options.settings)) && isServedFor(nameCalledBy(called)) ? called : undefined;
   }
 
-  #clientConfig(path: string): WebhookClientConfig {
+  #clientConfig(): WebhookClientConfig {
     const { certificates, webhook } = this.#options.settings;
     const { namespace, service: name } = certificates;
     if (webhook.url === undefined) {
-      return { service: { namespace, name, path, port: 443 } };
+      return { service: { namespace, name, path: VALIDATE_PATH, port: 443 } };
     }
-    return { url: path === VALIDATE_PATH ? webhook.url : new URL(path.slice(1), webhook.url).href };
+    return { url: webhook.url };
   }
 }

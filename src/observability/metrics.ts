@@ -3,9 +3,6 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 /** How the webhook answered a review. */
 export type WebhookDecision = "allowed" | "denied" | "invalid";
 
-/** How the webhook answered a review of a new migration of Kubernetes' own migrator. */
-export type EarlyDecision = "allowed" | "warned" | "denied" | "unread" | "invalid";
-
 /** How a migration ended. */
 export type MigrationEnd = "Succeeded" | "Failed";
 
@@ -103,15 +100,6 @@ export class Metrics {
     name: "ksvm_webhook_review_duration_seconds",
     help: "Time from the first byte of an admission review to its answer",
     buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
-    registers: [this.registry],
-  });
-
-  readonly inTreeReviews = new Counter({
-    name: "ksvm_in_tree_migration_reviews_total",
-    help:
-      "Admission reviews of new migrations of Kubernetes' own migrator that were answered: allowed, too early and warned or denied, " +
-      "unread where the CRD could not be read, or invalid",
-    labelNames: ["decision"] as const,
     registers: [this.registry],
   });
 

@@ -1,7 +1,7 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import { type Projection, type ProjectionBudget, projectJson, prune } from "../json/json-projection.ts";
-import { boolean, type Check, listOf, literal, optional, recordOf, shape, string, text } from "./shape.ts";
+import { boolean, listOf, literal, optional, recordOf, shape, string, text } from "./shape.ts";
 
 /** An update of a CRD that the API server asks about. Of both objects only what the freeze rule reads is checked. */
 export interface UpdateRequest {
@@ -12,8 +12,8 @@ export interface UpdateRequest {
 }
 
 /** What a review asks about; `problem` is a sentence, `uid` is empty where none could be read. */
-export type ParsedReview<T = UpdateRequest> =
-  | { readonly valid: true; readonly request: T }
+export type ParsedReview =
+  | { readonly valid: true; readonly request: UpdateRequest }
   | { readonly valid: false; readonly uid: string; readonly problem: string };
 
 /** The answer to an AdmissionReview, admission.k8s.io/v1. */
@@ -27,10 +27,7 @@ export interface ReviewAnswer {
       readonly code: number;
       readonly reason: string;
       readonly message: string;
-      readonly details?: { readonly retryAfterSeconds: number };
     };
-    /** The API server hands them to the user. */
-    readonly warnings?: readonly string[];
     /** For the audit log; the API server puts the webhook's name before each key. */
     readonly auditAnnotations?: AuditAnnotations;
   };
@@ -95,15 +92,14 @@ const checkReview = shape({
 
 /**
  * The body of a review, as far as it is looked at.
- * @param projection what is looked at. @default what {@link parseAdmissionReview} does
  * @throws {SyntaxError} where it is not JSON, or nested deeper than any CRD.
  * @throws {OverBudget} where more of it would be built than {@link REVIEW_BUDGET}.
  */
-export function decodeReview(bytes: Buffer, projection: Projection = REVIEW_PROJECTION): unknown {
+export function decodeReview(bytes: Buffer): unknown {
   if (bytes.length < SMALL_REVIEW_BYTES) {
-    return prune(JSON.parse(bytes.toString()), projection);
+    return prune(JSON.parse(bytes.toString()), REVIEW_PROJECTION);
   }
-  const projected = projectJson(bytes, projection, REVIEW_BUDGET);
+  const projected = projectJson(bytes, REVIEW_PROJECTION, REVIEW_BUDGET);
   if (projected === undefined) {
     throw new SyntaxError("the body is not JSON");
   }
@@ -117,20 +113,12 @@ export function decodeReview(bytes: Buffer, projection: Projection = REVIEW_PROJ
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/api/admission/v1/types.go
  */
 export function parseAdmissionReview(body: unknown): ParsedReview {
-  const parsed = checkedReview<UpdateRequest>(body, checkReview);
-  if (!parsed.valid) {
-    return parsed;
+  const problem = checkReview(body, "");
+  if (problem !== undefined) {
+    return { valid: false, uid: uidOf(body), problem: `Cannot read the AdmissionReview: ${problem}` };
   }
-  const { uid, operation, object, oldObject } = parsed.request;
+  const { uid, operation, object, oldObject } = (body as { readonly request: UpdateRequest }).request;
   return { valid: true, request: { uid, operation, object, oldObject } };
-}
-
-/** Takes the parsed JSON body of a review for what `check` accepts. */
-export function checkedReview<T>(body: unknown, check: Check): ParsedReview<T> {
-  const problem = check(body, "");
-  return problem === undefined
-    ? { valid: true, request: (body as { request: T }).request }
-    : { valid: false, uid: uidOf(body), problem: `Cannot read the AdmissionReview: ${problem}` };
 }
 
 /** How every API server begins a review: as the fields of the Go type stand, metadata first. */
@@ -157,25 +145,6 @@ export function allowed(uid: string): ReviewAnswer {
 export function denied(uid: string, message: string, auditAnnotations?: AuditAnnotations): ReviewAnswer {
   const status = { code: 403, reason: "Forbidden", message };
   return answer({ uid, allowed: false, status, ...(auditAnnotations === undefined ? {} : { auditAnnotations }) });
-}
-
-/** The object may be created, and the user is warned. */
-export function allowedWithWarning(uid: string, warning: string, auditAnnotations: AuditAnnotations): ReviewAnswer {
-  return answer({ uid, allowed: true, warnings: [warning], auditAnnotations });
-}
-
-/**
- * The object may be created later. The status is not 429: clients of Go would stand still for that time without a word, where their
- * users are to read it.
- */
-export function deniedForNow(
-  uid: string,
-  message: string,
-  retryAfterSeconds: number,
-  auditAnnotations: AuditAnnotations,
-): ReviewAnswer {
-  const status = { code: 403, reason: "Forbidden", message, details: { retryAfterSeconds } };
-  return answer({ uid, allowed: false, status, auditAnnotations });
 }
 
 /** There is no verdict, and so no update. */

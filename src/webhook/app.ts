@@ -12,14 +12,12 @@ import { cutText } from "../cut-text.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
 import type { FreezeVerdict, ProgressOf } from "../freeze/freeze-rule.ts";
-import type { EarlyVerdict, InTreeResource } from "./early-migrations.ts";
-import { reviewEarly } from "./early-review.ts";
-import { EARLY_PATH, METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
+import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
 import { BodyBudget } from "./body-budget.ts";
 import { BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
 import { refusal, type Reviewed, reviewBody } from "./review.ts";
 
-export { EARLY_PATH, VALIDATE_PATH } from "./http-statuses.ts";
+export { VALIDATE_PATH } from "./http-statuses.ts";
 
 /** Options of {@link buildWebhookApp}. */
 export interface WebhookAppOptions {
@@ -31,8 +29,6 @@ export interface WebhookAppOptions {
   readonly bodyTimeoutMs?: number | undefined;
   /** For the words of a denial. @default they leave it out */
   readonly progressOf?: ProgressOf | undefined;
-  /** Judges a new migration of Kubernetes' own migrator. @default all are created */
-  readonly judgeEarly?: ((resource: InTreeResource) => Promise<EarlyVerdict>) | undefined;
   /** Told about every verdict, before it is answered. @default none */
   readonly onVerdict?: ((verdict: FreezeVerdict, crdName: string) => void) | undefined;
   /** Counts and times the reviews. @default none */
@@ -98,7 +94,6 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
     return reply.code(reason === undefined ? 200 : 503).send({ status: reason ?? "ok" });
   });
   app.post(VALIDATE_PATH, (request, reply) => answerReview(request, reply, options, limits));
-  app.post(EARLY_PATH, (request, reply) => answerEarly(request, reply, options));
   return app;
 }
 
@@ -121,31 +116,6 @@ function answerReview(
   options.metrics?.webhookDuration.observe(reply.elapsedTime / 1_000);
   reply.code(status);
   return answer;
-}
-
-async function answerEarly(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { judgeEarly = allowAll, metrics }: WebhookAppOptions,
-): Promise<ReviewAnswer> {
-  const { answer, status, verdict } = await reviewEarly(bodyOf(request), judgeEarly);
-  metrics?.inTreeReviews.inc({ decision: verdict?.decision ?? "invalid" });
-  if (verdict?.decision === "unread") {
-    const { crdName, error, message } = verdict;
-    request.log.warn(
-      { crd: crdName, problem: message, err: error },
-      "Cannot judge a migration of Kubernetes' own migrator",
-    );
-  } else if (verdict !== undefined && verdict.decision !== "allowed") {
-    const { crdName, decision, seconds } = verdict;
-    request.log.info({ crd: crdName, decision, seconds }, "Reviewed a migration of Kubernetes' own migrator");
-  }
-  reply.code(status);
-  return answer;
-}
-
-async function allowAll(): Promise<EarlyVerdict> {
-  return { decision: "allowed" };
 }
 
 /** Nothing was read where there is no body at all. */
@@ -217,7 +187,5 @@ function pathOf({ url }: FastifyRequest): string {
 function countInvalid(path: string, metrics: Metrics | undefined): void {
   if (path === VALIDATE_PATH) {
     metrics?.webhookReviews.inc({ decision: "invalid" });
-  } else if (path === EARLY_PATH) {
-    metrics?.inTreeReviews.inc({ decision: "invalid" });
   }
 }

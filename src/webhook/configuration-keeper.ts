@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from "fastify";
-import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../api/names.ts";
+import { WEBHOOK_NAME } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { mergePatchTo } from "../kube/drift.ts";
@@ -24,8 +24,6 @@ export interface ConfigurationKeeperOptions {
    * before there is a CA. Without a `caBundle` that field is left to its writer.
    */
   readonly wanted: (live: KubeObject | undefined) => WebhookConfiguration | undefined;
-  /** The same of the configuration that judges new migrations of Kubernetes' own migrator. @default none is kept */
-  readonly wantedEarly?: (live: KubeObject | undefined) => WebhookConfiguration | undefined;
   /** The policy that warns, and its binding, as they are to be. @default as this version ships them */
   readonly policy?: FreezePolicy;
   /** How long what a newer version keeps is left to it. @default as {@link DeferenceTimes} */
@@ -50,7 +48,7 @@ const CAINJECTOR_ANNOTATIONS = [
 ];
 
 /**
- * Keeps the ValidatingWebhookConfigurations in force, and beside them the policy that warns of a freeze that is lifted.
+ * Keeps the ValidatingWebhookConfiguration in force, and beside them the policy that warns of a freeze that is lifted.
  * Whatever is changed, emptied or added is restored within about a second, what is deleted about five seconds later, and less often where another client goes on changing it. Several keepers that want the
  * same do not disturb each other. Of keepers of several versions the newest prevails: an older one leaves rules to a newer one that runs, unless they
  * do not {@link coversFreeze cover} the freeze, and goes on publishing the caBundle.
@@ -62,26 +60,24 @@ export class ConfigurationKeeper {
   readonly #keepers: readonly ObjectKeeper[];
 
   constructor(options: ConfigurationKeeperOptions) {
-    const { freshen, wanted, wantedEarly, observer, policy: both = warnPolicy(), ...shared } = options;
+    const { freshen, wanted, observer, policy: both = warnPolicy(), ...shared } = options;
     const { policy, binding } = both;
     const name = WARN_POLICY_NAME;
-    const configuration = {
-      ...shared,
-      resource: WEBHOOK_CONFIGURATIONS,
-      freshen,
-      parts: partsOf,
-      isOwned: isBundleOwned,
-      partWhileYielding: bundleWhileYielding,
-      carriedAnnotations: CAINJECTOR_ANNOTATIONS,
-      replacement: webhooksOf,
-    };
-    const early =
-      wantedEarly === undefined
-        ? []
-        : [new ObjectKeeper({ ...configuration, name: EARLY_WEBHOOK_NAME, wanted: wantedEarly })];
     this.#keepers = [
-      new ObjectKeeper({ ...configuration, name: WEBHOOK_NAME, wanted, mayYield: coversFreeze, observer }),
-      ...early,
+      new ObjectKeeper({
+        ...shared,
+        resource: WEBHOOK_CONFIGURATIONS,
+        name: WEBHOOK_NAME,
+        wanted,
+        freshen,
+        parts: partsOf,
+        isOwned: isBundleOwned,
+        partWhileYielding: bundleWhileYielding,
+        carriedAnnotations: CAINJECTOR_ANNOTATIONS,
+        replacement: webhooksOf,
+        mayYield: coversFreeze,
+        observer,
+      }),
       new ObjectKeeper({ ...shared, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),
       new ObjectKeeper({
         ...shared,

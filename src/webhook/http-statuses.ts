@@ -1,13 +1,9 @@
 /** Where the API server sends its reviews. */
 export const VALIDATE_PATH = "/validate";
 
-/** Where it sends those of new migrations of Kubernetes' own migrator. */
-export const EARLY_PATH = "/in-tree-migrations";
-
 /** The methods of every path. */
 export const METHODS: Readonly<Record<string, string>> = {
   [VALIDATE_PATH]: "POST",
-  [EARLY_PATH]: "POST",
   "/healthz": "GET, HEAD",
   "/readyz": "GET, HEAD",
 };

@@ -1,5 +1,5 @@
 import type { Logger } from "pino";
-import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../api/names.ts";
+import { WEBHOOK_NAME } from "../api/names.ts";
 import { isOurs } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
@@ -49,7 +49,6 @@ export async function removeWebhook(options: RemoveWebhookOptions): Promise<void
 async function removeOnce({ client, logger, signal }: RemoveWebhookOptions): Promise<void> {
   for (const [resource, name] of [
     [WEBHOOK_CONFIGURATIONS, WEBHOOK_NAME],
-    [WEBHOOK_CONFIGURATIONS, EARLY_WEBHOOK_NAME],
     [POLICY_BINDINGS, WARN_POLICY_NAME],
     [POLICIES, WARN_POLICY_NAME],
   ] as const) {

@@ -40,7 +40,7 @@ export function reviewBody(body: ReceivedBody, { bodyLimit, progressOf }: Review
   if (body.bytes === undefined) {
     return reviewUnread(body.head, tooLargeMessage(body.length, bodyLimit));
   }
-  const parsed = decode(body.bytes, (bytes) => parseAdmissionReview(decodeReview(bytes)));
+  const parsed = decode(body.bytes);
   if (parsed === "over budget") {
     return reviewUnread(body.bytes, OVER_BUDGET_MESSAGE);
   }
@@ -56,10 +56,10 @@ export function refusal(status: number, uid = "", message = STATUS_TEXTS[status]
   return { status, answer: errored(uid, status, message), decision: "invalid" };
 }
 
-/** What `read` makes of the bytes of a body, whatever they hold. */
-export function decode<T>(bytes: Buffer, read: (bytes: Buffer) => ParsedReview<T>): ParsedReview<T> | "over budget" {
+/** Reads the bytes of a body, whatever they hold. */
+function decode(bytes: Buffer): ParsedReview | "over budget" {
   try {
-    return read(bytes);
+    return parseAdmissionReview(decodeReview(bytes));
   } catch (error) {
     if (error instanceof OverBudget) {
       return "over budget";

@@ -10,7 +10,7 @@ import type { ServingCertificate, ServingPair, ServingPairOutcome } from "./serv
 
 /** Options of {@link startWebhookServer}. */
 export interface WebhookServerOptions
-  extends Pick<WebhookAppOptions, "bodyLimit" | "bodyTimeoutMs" | "judgeEarly" | "onVerdict" | "progressOf"> {
+  extends Pick<WebhookAppOptions, "bodyLimit" | "bodyTimeoutMs" | "onVerdict" | "progressOf"> {
   /** The address to listen on. */
   readonly host: string;
   /** 0 takes a free one. */

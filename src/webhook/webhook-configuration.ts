@@ -1,7 +1,6 @@
 import { listIn, objectIn } from "../api/json-fields.ts";
-import { EARLY_WEBHOOK_NAME, MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-cel.ts";
-import { IN_TREE_GROUP } from "../in-tree/in-tree-migrations.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { STAMP } from "./generation.ts";
 
@@ -59,83 +58,47 @@ export interface WebhookConfiguration {
  * fails closed, yet its matchConditions let only a storage change on a frozen CRD reach the webhook: a stopped webhook
  * blocks no other update of a CRD, the one that repairs the webhook included.
  *
- * Neither configuration has a namespaceSelector. Each asks for cluster-scoped resources alone, and an API server looks at no
+ * It has no namespaceSelector: it asks for cluster-scoped resources alone, and an API server looks at no
  * namespaceSelector where a request has no namespace, unless it is for `namespaces` themselves: such a request "is never exempted". So one
  * that another client adds, as AKS does to every webhook, is left as it is.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace/matcher.go (MatchNamespaceSelector)
  * https://github.com/Azure/AKS/issues/4002
  */
-export function webhookConfigurationOf(options: WebhookConfigurationOptions): WebhookConfiguration {
-  return configurationOf(WEBHOOK_NAME, options, {
-    rules: [
-      {
-        apiGroups: ["apiextensions.k8s.io"],
-        apiVersions: ["v1"],
-        operations: ["UPDATE"],
-        resources: ["customresourcedefinitions"],
-        scope: "Cluster",
-      },
-    ],
-    matchConditions: [
-      { name: "frozen", expression: FROZEN_EXPRESSION },
-      { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
-    ],
-    failurePolicy: "Fail",
-  });
-}
-
-/**
- * The configuration that sends new migrations of Kubernetes' own migrator to the webhook. It is one of its own, so that whatever
- * happens to it leaves the freeze as it is; where no webhook answers, migrations are created as if there were none.
- */
-export function earlyConfigurationOf(options: WebhookConfigurationOptions): WebhookConfiguration {
-  return configurationOf(EARLY_WEBHOOK_NAME, options, {
-    rules: [
-      {
-        apiGroups: [IN_TREE_GROUP],
-        apiVersions: ["*"],
-        operations: ["CREATE"],
-        resources: ["storageversionmigrations"],
-        scope: "Cluster",
-      },
-    ],
-    matchConditions: [],
-    failurePolicy: "Ignore",
-  });
-}
-
-/** What differs between the webhooks. */
-interface Selection {
-  readonly rules: readonly object[];
-  readonly matchConditions: readonly object[];
-  readonly failurePolicy: "Fail" | "Ignore";
-}
-
-function configurationOf(
-  name: string,
-  { clientConfig, timeoutSeconds = 5, annotations }: WebhookConfigurationOptions,
-  { failurePolicy, matchConditions, rules }: Selection,
-): WebhookConfiguration {
+export function webhookConfigurationOf({
+  clientConfig,
+  timeoutSeconds = 5,
+  annotations,
+}: WebhookConfigurationOptions): WebhookConfiguration {
   return {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: "ValidatingWebhookConfiguration",
     metadata: {
-      name,
+      name: WEBHOOK_NAME,
       labels: { [MANAGED_BY_LABEL]: MANAGED_BY },
       annotations: { ...annotations, ...STAMP },
     },
     webhooks: [
       {
-        name,
+        name: WEBHOOK_NAME,
         clientConfig,
-        rules,
+        rules: [
+          {
+            apiGroups: ["apiextensions.k8s.io"],
+            apiVersions: ["v1"],
+            operations: ["UPDATE"],
+            resources: ["customresourcedefinitions"],
+            scope: "Cluster",
+          },
+        ],
         matchPolicy: "Equivalent",
         // The default, stated: a selector that another client adds would take objects out of the webhook's sight.
         objectSelector: {},
-        // What is absent is stated too: a condition that another client adds would take all of them out of it.
-        matchConditions: matchConditions.length === 0 ? undefined : matchConditions,
-        failurePolicy,
+        matchConditions: [
+          { name: "frozen", expression: FROZEN_EXPRESSION },
+          { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
+        ],
+        failurePolicy: "Fail",
         sideEffects: "None",
         admissionReviewVersions: ["v1"],
         timeoutSeconds,

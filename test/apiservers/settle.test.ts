@@ -6,7 +6,6 @@ import {
   DEFAULT_SETTLE_MS,
   lastStorageChangeOf,
   lastVersionsChangeOf,
-  settleAdviceMs,
   STAMP_MARGIN_MS,
   type SeenChange,
   settleRemainingMs,
@@ -187,36 +186,3 @@ await tap.test("DEFAULT_SETTLE_MS is longer than the API server's default --requ
   t.ok(DEFAULT_SETTLE_MS > 60_000);
   t.end();
 });
-
-await tap.test(
-  "settleAdviceMs() counts from the stamp, by the slower clock, and from the first sight at the latest",
-  (t) => {
-    const stamp = 1_000_000;
-    const left = (
-      passed: { readonly server: number; readonly local?: number },
-      change: { readonly at?: number | undefined; readonly seenMsAgo?: number } = {},
-    ): number => {
-      const { server, local = server } = passed;
-      const { at = stamp, seenMsAgo = 0 } = change;
-      const seen = { at: "at" in change ? change.at : at, seenAt: 500_000 - seenMsAgo };
-      return settleAdviceMs({
-        settleMs: 65_000,
-        serverNow: stamp + server,
-        localNow: stamp + local,
-        now: 500_000,
-        change: seen,
-      });
-    };
-    t.equal(left({ server: 0 }), 66_000, "API times are cut to the second");
-    t.equal(left({ server: 20_000 }), 46_000);
-    t.equal(left({ server: 66_000 }), 0);
-    t.equal(left({ server: 3_600_000, local: 20_000 }), 46_000, "the Date of the API server is ahead");
-    t.equal(left({ server: 20_000, local: 3_600_000 }), 46_000, "the local clock is ahead");
-    t.equal(left({ server: -3_600_000 }), 66_000, "the stamp is ahead");
-    t.equal(left({ server: -3_600_000 }, { seenMsAgo: 60_000 }), 6_000);
-    t.equal(left({ server: -3_600_000 }, { seenMsAgo: 66_000 }), 0, "and has an end all the same");
-    t.equal(left({ server: 3_600_000 }, { at: undefined }), 66_000, "no stamp");
-    t.equal(left({ server: 0 }, { at: undefined, seenMsAgo: 66_000 }), 0);
-    t.end();
-  },
-);

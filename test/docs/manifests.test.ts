@@ -7,11 +7,11 @@ import { parse, parseAllDocuments } from "yaml";
 
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { EARLY_PATH, VALIDATE_PATH } from "../../src/webhook/app.ts";
+import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { prunePolicies, restorePolicy } from "../../src/prune-guard/prune-policies.ts";
 import { rolesForRuns } from "../../src/migrator/run-roles.ts";
 import { warnPolicy } from "../../src/webhook/warn-policy.ts";
-import { earlyConfigurationOf, webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 
 const root = new URL("../../", import.meta.url);
 
@@ -40,19 +40,17 @@ function named(object: { readonly metadata: { readonly labels: object } }): obje
 const exclude = ["deploy/vendor/helm-chart/templates/**"];
 const manifests = globSync("deploy/**/*.yaml", { cwd: fileURLToPath(root), exclude });
 
-for (const [file, path, configurationOf] of [
-  ["webhook.yaml", VALIDATE_PATH, webhookConfigurationOf],
-  ["in-tree-webhook.yaml", EARLY_PATH, earlyConfigurationOf],
-] as const) {
-  await tap.test(`deploy/base/${file} is the configuration that the program means, without a caBundle`, async (t) => {
-    const service = { namespace: "kube-storage-migration", name: "ksvm-webhook", path, port: 443 };
-    const expected = sent(configurationOf({ clientConfig: { service, caBundle: "" } }));
-    const { webhooks, ...rest } = parse(read(`deploy/base/${file}`)) as typeof expected;
+await tap.test(
+  "deploy/base/webhook.yaml is the configuration that the program means, without a caBundle",
+  async (t) => {
+    const service = { namespace: "kube-storage-migration", name: "ksvm-webhook", path: VALIDATE_PATH, port: 443 };
+    const expected = sent(webhookConfigurationOf({ clientConfig: { service, caBundle: "" } }));
+    const { webhooks, ...rest } = parse(read("deploy/base/webhook.yaml")) as typeof expected;
     t.same(webhooks, [{ ...expected.webhooks[0], clientConfig: { service } }]);
     const { apiVersion, kind } = expected;
     t.same(rest, { apiVersion, kind, metadata: (named(expected) as typeof expected).metadata });
-  });
-}
+  },
+);
 
 await tap.test("deploy/base/unfreeze-warning.yaml is the policy that the program means", async (t) => {
   const { policy, binding } = warnPolicy();

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import t, { type Test } from "tap";
 import { parse, parseAllDocuments } from "yaml";
 import type { NewObject } from "../../src/kube/client.ts";
-import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { overlayOf } from "./installation.ts";
 import { ensureKustomize, KUBECTL_VERSIONS, kustomizeBuild } from "../control-plane/kustomize.ts";
 
@@ -58,14 +58,7 @@ const cases: readonly { readonly name: string; readonly folder: string }[] = [
 
 /** Every component, in the order of docs/install.md, but of those that say who keeps the certificates only one. */
 function inOrder(certificates: "certificate-files" | "certificate-secret" | "cert-manager"): readonly string[] {
-  const names = [
-    "separate-webhook",
-    certificates,
-    "only-these-resources",
-    "control-plane-nodes",
-    "deny-early-migrations",
-    "no-kube-system",
-  ];
+  const names = ["separate-webhook", certificates, "only-these-resources", "control-plane-nodes", "no-kube-system"];
   return names.map((name) => `deploy/components/${name}`);
 }
 
@@ -118,14 +111,12 @@ await t.test("cert-manager's certificate reaches a webhook in a Deployment of it
   const ids = Object.keys(objects);
   t.ok(ids.includes("cert-manager.io/v1/Certificate/kube-storage-migration/ksvm-webhook"));
   t.notOk(ids.some((id) => id.includes("storage-migrator-certificates") || id.includes("CronJob")));
-  for (const name of [WEBHOOK_NAME, EARLY_WEBHOOK_NAME]) {
-    const { metadata } = objects[
-      `admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration//${name}`
-    ] as NewObject;
-    const { annotations = {} } = metadata;
-    t.equal(annotations["cert-manager.io/inject-ca-from"], "kube-storage-migration/ksvm-webhook", name);
-    t.ok(annotations["ksvm.sigs.k8s.io/generation"], "its generation stays");
-  }
+  const { metadata } = objects[
+    `admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration//${WEBHOOK_NAME}`
+  ] as NewObject;
+  const { annotations = {} } = metadata;
+  t.equal(annotations["cert-manager.io/inject-ca-from"], "kube-storage-migration/ksvm-webhook");
+  t.ok(annotations["ksvm.sigs.k8s.io/generation"], "its generation stays");
 });
 
 await t.test(
@@ -162,19 +153,6 @@ await t.test(
     }
   },
 );
-
-await t.test("deny-early-migrations reaches whatever serves the webhook", async (t) => {
-  const [program = ""] = programs.values();
-  const early = "deploy/components/deny-early-migrations";
-  for (const [folders, name] of [
-    [["deploy/base", early], "ksvm-controller"],
-    [["deploy/base", "deploy/components/separate-webhook", early], "ksvm-webhook"],
-  ] as const) {
-    const { stdout } = await kustomizeBuild(program, overlayOf(t, folders));
-    const { spec } = objectsIn(stdout)[`apps/v1/Deployment/kube-storage-migration/${name}`] as Deployment;
-    t.ok(spec.template.spec.containers[0]?.args.includes("--early-in-tree-migrations=deny"), name);
-  }
-});
 
 await t.test(
   "separate-webhook after the keeper of the certificates is an error, not a webhook without certificates",

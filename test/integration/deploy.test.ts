@@ -2,7 +2,7 @@ import { pino } from "pino";
 import t from "tap";
 import { Agent, request } from "undici";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import type { KubeObject, NewObject } from "../../src/kube/client.ts";
 import { type Access, describeAccess, isAllowed } from "../../src/kube/access.ts";
@@ -79,9 +79,7 @@ async function caBundle(): Promise<string | undefined> {
 }
 
 async function isWebhookGone(): Promise<boolean> {
-  const names = [WEBHOOK_NAME, EARLY_WEBHOOK_NAME];
-  const found = await Promise.all(names.map((name) => api.find(WEBHOOK_CONFIGURATIONS, { name })));
-  return found.every((one) => one === undefined);
+  return (await api.find(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME })) === undefined;
 }
 
 /** Which of these a service account may do, as RBAC errors spell them. */

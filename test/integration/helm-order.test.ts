@@ -1,6 +1,6 @@
 import t from "tap";
 import { CONTROLLER_LEASE } from "../../src/api/migration.ts";
-import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { systemClock } from "../../src/clock.ts";
 import type { NewObject } from "../../src/kube/client.ts";
 import { LEASES, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
@@ -71,7 +71,6 @@ for (const delayMs of [0, 5, 10, 30]) {
     t.equal((await replica.health("/livez")).status, 200, "the replica still runs");
     for (const [resource, name] of [
       [WEBHOOK_CONFIGURATIONS, WEBHOOK_NAME],
-      [WEBHOOK_CONFIGURATIONS, EARLY_WEBHOOK_NAME],
       [POLICIES, WARN_POLICY_NAME],
       [POLICY_BINDINGS, WARN_POLICY_NAME],
     ] as const) {

@@ -4,7 +4,7 @@ import { type Access, describeAccess, isAllowed } from "../../src/kube/access.ts
 import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, LEASES, MIGRATIONS, POLICIES, SECRETS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Transport } from "../../src/kube/transport.ts";
-import { CERTIFICATE_SECRET, EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { CERTIFICATE_SECRET, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { caBundleOf } from "../../src/certs/ca-bundle.ts";
 import type { SecretObject } from "../../src/certs/secret-contents.ts";
 import { WARN_POLICY_NAME } from "../../src/webhook/warn-policy.ts";
@@ -141,7 +141,7 @@ function flagOf(arg: string): string {
 }
 
 await t.test(
-  "the webhook of its own may read CRDs and one Secret and keep its own configurations, and nothing else",
+  "the webhook of its own may read one Secret and keep its own configuration, and nothing else",
   async (t) => {
     const needed: readonly Access[] = [
       ...["get", "watch"].map((verb) => ({
@@ -155,16 +155,10 @@ await t.test(
         resource: WEBHOOK_CONFIGURATIONS,
         name: WEBHOOK_NAME,
       })),
-      ...["get", "watch", "create", "patch"].map((verb) => ({
-        verb,
-        resource: WEBHOOK_CONFIGURATIONS,
-        name: EARLY_WEBHOOK_NAME,
-      })),
-      { verb: "get", resource: CRDS },
       ...["get", "watch", "create", "patch"].map((verb) => ({ verb, resource: POLICIES, name: WARN_POLICY_NAME })),
     ];
     const tooMuch: readonly Access[] = [
-      ...["list", "watch", "patch"].map((verb) => ({ verb, resource: CRDS })),
+      ...["get", "list", "watch", "patch"].map((verb) => ({ verb, resource: CRDS })),
       ...["list", "patch", "create"].map((verb) => ({ verb, resource: MIGRATIONS })),
       ...["get", "list", "patch", "create"].map((verb) => ({ verb, resource: SECRETS, namespace: NAMESPACE })),
       ...["update", "patch", "delete"].map((verb) => ({

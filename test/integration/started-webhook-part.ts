@@ -1,6 +1,6 @@
 import pino from "pino";
 import type { Test } from "tap";
-import { EARLY_WEBHOOK_NAME, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { type Clock, systemClock } from "../../src/clock.ts";
 import type { WebhookSettings } from "../../src/controller/settings.ts";
 import { WebhookPart } from "../../src/controller/webhook-part.ts";
@@ -40,7 +40,7 @@ export function startWebhookPart(t: Test, client: ApiClient, options: StartedPar
   t.teardown(async () => {
     stop.abort();
     await ended;
-    for (const name of [WEBHOOK_NAME, EARLY_WEBHOOK_NAME]) await client.delete(WEBHOOK_CONFIGURATIONS, { name });
+    await client.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
     await afterwards?.();
   });
   return part;

@@ -6,7 +6,6 @@
 {{- if eq .certificates "secret" -}}{{- $names = append $names "certificate-secret" -}}{{- end -}}
 {{- if eq .certificates "cert-manager" -}}{{- $names = append $names "cert-manager" -}}{{- end -}}
 {{- if .controlPlaneNodes -}}{{- $names = append $names "control-plane-nodes" -}}{{- end -}}
-{{- if .denyEarlyMigrations -}}{{- $names = append $names "deny-early-migrations" -}}{{- end -}}
 {{- if .denyUnprovenPrunes -}}{{- $names = append $names "deny-unproven-prunes" -}}{{- end -}}
 {{- if .noKubeSystem -}}{{- $names = append $names "no-kube-system" -}}{{- end -}}
 {{- $names = append $names "monitoring" -}}
@@ -65,7 +64,7 @@
 kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-format|v
 {{- end -}}
 {{- define "ksvm.webhookFlags" -}}
-{{ include "ksvm.globalFlags" . }}|webhook-url|early-in-tree-migrations|shutdown-drain|settle
+{{ include "ksvm.globalFlags" . }}|webhook-url|shutdown-drain
 {{- end -}}
 {{- define "ksvm.certificateFlags" -}}
 {{ include "ksvm.globalFlags" . }}|webhook-url|cluster-domain|extra-names|ca-lifetime|serving-lifetime|renew-before|apiserver-dwell|replica-dwell|replica-endpoints|apiserver-endpoints|shutdown-delay

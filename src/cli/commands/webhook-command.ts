@@ -42,14 +42,7 @@ export const WEBHOOK_COMMAND = defineCommand({
 export function webhookSettingsOf(
   flags: Pick<
     WebhookFlags,
-    | "certDir"
-    | "certificates"
-    | "earlyInTreeMigrations"
-    | "settleMs"
-    | "shutdownDrainMs"
-    | "webhookHost"
-    | "webhookPort"
-    | "webhookUrl"
+    "certDir" | "certificates" | "shutdownDrainMs" | "webhookHost" | "webhookPort" | "webhookUrl"
   >,
 ): WebhookSettings {
   return {
@@ -58,7 +51,6 @@ export function webhookSettingsOf(
     url: flags.webhookUrl,
     certificates: flags.certificates,
     certDir: flags.certDir,
-    earlyMigrations: { mode: flags.earlyInTreeMigrations, settleMs: flags.settleMs },
     drainMs: flags.shutdownDrainMs,
   };
 }

@@ -1,7 +1,6 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import { CERTIFICATE_SECRET } from "../../api/names.ts";
 import { CERTIFICATE_SOURCES, CONTROLLER_DEFAULTS, MAX_CONCURRENT_MIGRATIONS } from "../../controller/settings.ts";
-import { EARLY_MODES } from "../../in-tree/early-migration.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS } from "../../trigger/heartbeat-limit.ts";
 import { DEFAULT_DRAIN_MS } from "../../webhook/shutdown-times.ts";
 import { parseGroups, parseResources } from "./address-parsers.ts";
@@ -81,13 +80,6 @@ const WEBHOOK_FLAGS = {
     default: CONTROLLER_DEFAULTS.certDir,
     help: "folder with tls.crt and tls.key, with --certificates=files",
   }),
-  "early-in-tree-migrations": choice(EARLY_MODES, {
-    placeholder: "mode",
-    default: "warn",
-    help:
-      "what becomes of a StorageVersionMigration of storagemigration.k8s.io that is created less than --settle after the versions of its " +
-      "CRD changed; with off it is created without a word",
-  }),
   "shutdown-drain": duration({
     default: DEFAULT_DRAIN_MS,
     help: "time that the webhook continues to answer after the server was told to stop",
@@ -141,5 +133,4 @@ export const WEBHOOK_COMMAND_FLAGS = {
   ...HEALTH_FLAGS,
   ...WEBHOOK_FLAGS,
   service: ISSUE_FLAGS.service,
-  settle: MIGRATION_FLAGS.settle,
 } satisfies FlagTable;
