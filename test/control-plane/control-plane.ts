@@ -9,7 +9,7 @@ import { ensureBinaries } from "./binaries.ts";
 import { EtcdReader } from "./etcd-reader.ts";
 import { etcdArgs, featureGateArgs, filesIn } from "./flags.ts";
 import { kubeconfigText, type User } from "./kubeconfig.ts";
-import { ManagedProcess, type ManagedProcessSpec, startOnFreePorts } from "./managed-process.ts";
+import { IS_SHARED, ManagedProcess, type ManagedProcessSpec, startOnFreePorts } from "./managed-process.ts";
 import type { ControllerManagerOptions, ControlPlaneOptions, RequestOptions } from "./options.ts";
 import { CONTROLLER_MANAGER, prepareFiles } from "./prepare-files.ts";
 import { startWatchdog, type Watchdog } from "../processes/watchdog.ts";
@@ -37,12 +37,22 @@ export async function startControlPlane(options: ControlPlaneOptions = {}): Prom
   return controlPlane;
 }
 
+/** What a test file needs to know of a control plane that another process started. */
+export interface Attachment {
+  readonly dir: string;
+  readonly ca: string;
+  readonly users: readonly User[];
+  readonly apiservers: readonly string[];
+  readonly etcd: string;
+}
+
 interface Setup {
   readonly dir: string;
   readonly options: ControlPlaneOptions;
   readonly ca: string;
   readonly users: readonly User[];
-  readonly binaries: Record<"etcd" | "kube-apiserver", string>;
+  /** `undefined` where another process runs them. */
+  readonly binaries: Record<"etcd" | "kube-apiserver", string> | undefined;
 }
 
 /** A running control plane; made by startControlPlane. */
@@ -68,6 +78,29 @@ export class ControlPlane {
     this.#watchdog = startWatchdog(setup.options.dir === undefined ? setup.dir : undefined);
   }
 
+  /** Attaches to a control plane that another process started, and ends: its programs can be asked and not stopped. */
+  static attach(attachment: Attachment): ControlPlane {
+    const { dir, ca, users, apiservers, etcd } = attachment;
+    const controlPlane = new ControlPlane({ dir, options: { dir }, ca, users, binaries: undefined });
+    const attached = (name: string, url: string): ManagedProcess =>
+      new ManagedProcess({
+        name,
+        url,
+        logFile: join(dir, `${name}.log`),
+        isReady: async () => true,
+        onChange: () => undefined,
+      });
+    controlPlane.#etcd = attached("etcd", etcd);
+    controlPlane.apiservers.push(...apiservers.map((url, index) => attached(`kube-apiserver-${index}`, url)));
+    return controlPlane;
+  }
+
+  /** What another process needs to attach. */
+  attachment(): Attachment {
+    const apiservers = this.apiservers.map(({ url }) => url);
+    return { dir: this.dir, ca: this.ca, users: [...this.#users.values()], apiservers, etcd: this.etcd.url };
+  }
+
   get etcd(): ManagedProcess {
     if (this.#etcd === undefined) throw new Error("Cannot use etcd: it was not started");
     return this.#etcd;
@@ -85,12 +118,13 @@ export class ControlPlane {
 
   /** Starts etcd and the apiservers; startControlPlane calls it. */
   async start(): Promise<void> {
-    const { options, binaries, dir } = this.#setup;
+    const { options, dir } = this.#setup;
+    const { etcd: command } = this.#binaries;
     await startOnFreePorts(2, ([client = 0, peer = 0]) => {
       const url = `http://127.0.0.1:${client}`;
       const args = [...etcdArgs(dir, client, peer), ...(options.etcdArgs ?? [])];
       const isReady = (): Promise<boolean> => isOk(`${url}/health`);
-      return (this.#etcd = this.#makeProcess({ name: "etcd", command: binaries.etcd, args, url, isReady }));
+      return (this.#etcd = this.#makeProcess({ name: "etcd", command, args, url, isReady }));
     });
     const [first, ...others] = Array.from({ length: options.apiservers ?? 1 }, (_, i) => options.overrides?.[i] ?? {});
     // The first one alone creates the bootstrap objects; together they would only get in each other's way.
@@ -194,8 +228,9 @@ export class ControlPlane {
   async stop(gracefulMs = 0): Promise<void> {
     const end = (process: ManagedProcess): Promise<unknown> =>
       gracefulMs > 0 ? process.stop(gracefulMs) : process.kill();
-    await Promise.all(this.processes.filter((process) => process !== this.#etcd).map(end));
-    if (this.#etcd !== undefined) await end(this.#etcd);
+    const own = this.processes.filter((process) => !process.isShared);
+    await Promise.all(own.filter((process) => process !== this.#etcd).map(end));
+    if (this.#etcd?.isShared === false) await end(this.#etcd);
     this.#watchdog.disarm();
     await this.#agent.destroy();
     if (this.#setup.options.dir === undefined) rmSync(this.dir, { recursive: true, force: true });
@@ -206,15 +241,21 @@ export class ControlPlane {
     this.#watchdog.disarm();
   }
 
+  get #binaries(): Record<"etcd" | "kube-apiserver", string> {
+    const { binaries } = this.#setup;
+    if (binaries === undefined) throw new Error(IS_SHARED);
+    return binaries;
+  }
+
   #makeProcess(spec: Omit<ManagedProcessSpec, "logFile" | "onChange">): ManagedProcess {
     const onChange = (): void => this.#watchdog.watch(this.processes.flatMap((process) => process.pid ?? []));
     return new ManagedProcess({ ...spec, logFile: join(this.dir, `${spec.name}.log`), onChange });
   }
 
   #apiserverCommand(index: number, port: number, override: ApiserverOptions): Command {
-    const { dir, options, binaries } = this.#setup;
+    const { dir, options } = this.#setup;
     const place = { dir, index, port, etcdUrl: this.etcd.url };
-    return apiserverCommand(binaries["kube-apiserver"], place, { ...options, ...override });
+    return apiserverCommand(this.#binaries["kube-apiserver"], place, { ...options, ...override });
   }
 
   async #isApiserverReady(index: number): Promise<boolean> {

@@ -126,6 +126,15 @@ export class EtcdReader {
     await this.#post("/v3/kv/put", { key: base64(key), value: base64(value) });
   }
 
+  /** Removes keys past every API server. */
+  async deleteKeys(keys: readonly string[]): Promise<void> {
+    // etcd takes 128 operations in one transaction.
+    for (let from = 0; from < keys.length; from += 128) {
+      const success = keys.slice(from, from + 128).map((key) => ({ requestDeleteRange: { key: base64(key) } }));
+      await this.#post("/v3/kv/txn", { success });
+    }
+  }
+
   /** Forgets everything before the revision, so that reads and watches from there fail; returns when it is done. */
   async compact(revision: number): Promise<void> {
     await this.#post("/v3/kv/compaction", { revision, physical: true });

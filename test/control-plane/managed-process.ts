@@ -8,8 +8,9 @@ const STARTS = 3;
 
 export interface ManagedProcessSpec {
   readonly name: string;
-  readonly command: string;
-  readonly args: readonly string[];
+  /** `undefined` where another process runs it, and uses it for other tests as well. */
+  readonly command?: string;
+  readonly args?: readonly string[];
   /** Standard output and standard error are appended to this file. */
   readonly logFile: string;
   readonly url: string;
@@ -18,6 +19,9 @@ export interface ManagedProcessSpec {
   /** Called after every start and end. */
   readonly onChange: () => void;
 }
+
+/** Why a test cannot stop a program. */
+export const IS_SHARED = "Cannot do that to a shared control plane: have one of your own by Cluster.start(t, {})";
 
 /** One program of the control plane, which a test can kill, stop, pause and start again. */
 export class ManagedProcess {
@@ -35,6 +39,11 @@ export class ManagedProcess {
     this.logFile = spec.logFile;
   }
 
+  /** Whether another process runs it. */
+  get isShared(): boolean {
+    return this.#spec.command === undefined;
+  }
+
   /** The process id, or undefined when it does not run. */
   get pid(): number | undefined {
     return this.#program?.pid;
@@ -46,10 +55,12 @@ export class ManagedProcess {
    */
   start(): void {
     if (this.#program !== undefined) throw new Error(`Cannot start ${this.name}: it runs already`);
+    const { command, args = [] } = this.#spec;
+    if (command === undefined) throw new Error(IS_SHARED);
     const log = openSync(this.logFile, "a");
     // In a session of its own, Ctrl-C in the terminal reaches the test only, which then ends things in order.
     const options = { detached: true, outlives: true, stdout: log, stderr: log } as const;
-    const program = new RunningProgram(this.#spec.command, this.#spec.args, options);
+    const program = new RunningProgram(command, args, options);
     closeSync(log);
     this.#program = program;
     // A program that could not be run writes no log of its own.
@@ -82,6 +93,7 @@ export class ManagedProcess {
    * @throws {Error} when it is still there after 10 seconds
    */
   async kill(): Promise<void> {
+    this.#assertOwn();
     this.#program?.signal("SIGKILL");
     if (!(await this.#wait(10_000))) throw new Error(`Cannot end ${this.name}: process ${this.pid} is still there`);
   }
@@ -93,6 +105,7 @@ export class ManagedProcess {
    * @returns whether it ended by itself
    */
   async stop(deadlineMs = 70_000): Promise<boolean> {
+    this.#assertOwn();
     this.resume();
     this.#program?.signal("SIGTERM");
     if (await this.#wait(deadlineMs)) return true;
@@ -102,6 +115,7 @@ export class ManagedProcess {
 
   /** Freezes it (SIGSTOP): its connections stay open and nothing is answered. */
   pause(): void {
+    this.#assertOwn();
     this.#program?.pause();
   }
 
@@ -125,6 +139,10 @@ export class ManagedProcess {
   /** The last lines of its log. */
   logTail(lines = 20): string {
     return readFileSync(this.logFile, "utf8").trimEnd().split("\n").slice(-lines).join("\n");
+  }
+
+  #assertOwn(): void {
+    if (this.isShared) throw new Error(IS_SHARED);
   }
 
   async #wait(timeoutMs: number): Promise<boolean> {

@@ -8,6 +8,7 @@ import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
+import { attachShared, type SharedKind } from "../control-plane/shared.ts";
 import { type ProgramEnd, type RunningProgram, startKsvm } from "../processes/program.ts";
 import { PatientTransport } from "./patient-transport.ts";
 import { type CrdShape, GROUP, type TestKind, versionsOf } from "./crd-fixture.ts";
@@ -24,8 +25,12 @@ export class Cluster {
     this.api = this.clientFor("admin");
   }
 
-  static async start(t: Test, options: ControlPlaneOptions = {}): Promise<Cluster> {
-    const cluster = new Cluster(await startControlPlane(options));
+  /**
+   * @param which a control plane that files share, which has nothing in it: with one API server, or a `pair` of them with host
+   * names of their own. Or the options of one that no other file gets, which the test may stop and pause. @default "one"
+   */
+  static async start(t: Pick<Test, "teardown">, which: SharedKind | ControlPlaneOptions = "one"): Promise<Cluster> {
+    const cluster = new Cluster(await (typeof which === "string" ? attachShared(which) : startControlPlane(which)));
     t.teardown(async () => {
       await cluster.api.transport.close();
       await cluster.controlPlane.stop();

@@ -1,7 +1,7 @@
 import t, { type Test } from "tap";
 
 /** How many tests of a file run at the same time: most of them wait, for a settle time or a webhook. */
-const JOBS = 4;
+const JOBS = 8;
 t.jobs = JOBS;
 
 /**

@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import tap, { type Test } from "tap";
+import { SharedControlPlanes } from "../control-plane/shared.ts";
 import { TestFiles } from "./test-files.ts";
 
 const TAP = JSON.stringify(import.meta.resolve("tap"));
@@ -19,7 +20,7 @@ async function run(t: Test, text: string, timeoutSeconds = 60) {
   const file = join(t.testdir(), "some.test.ts");
   writeFileSync(file, text);
   const lines = capture(t);
-  const files = new TestFiles(t.testdirName, process.env);
+  const files = new TestFiles(t.testdirName, process.env, new SharedControlPlanes());
   const [counts] = await files.run([file], { jobs: 1, timeoutSeconds });
   const failures = files.failures.map((name) => name.slice(file.length));
   return { counts, output: lines.join("\n"), failures };
@@ -76,7 +77,7 @@ await tap.test("what is interrupted ends, and what was not run yet fails", async
   capture(t);
   const dir = t.testdir({ "some.test.ts": "setInterval(() => {}, 1_000);" });
   const file = join(dir, "some.test.ts");
-  const files = new TestFiles(dir, process.env);
+  const files = new TestFiles(dir, process.env, new SharedControlPlanes());
   const ended = files.run([file, file], { jobs: 1, timeoutSeconds: 60 });
   t.equal(files.interrupt("SIGTERM"), true);
   t.same(

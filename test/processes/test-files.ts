@@ -1,6 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { setPriority } from "node:os";
 import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
+import type { SharedAnswer, SharedControlPlanes, SharedRequest } from "../control-plane/shared.ts";
 import { startWatchdog } from "./watchdog.ts";
 
 /** Named tests: those directly in a file. What they nest is part of them. */
@@ -10,12 +13,22 @@ export interface Counts {
   readonly skipped: number;
 }
 
-/** How {@link TestFiles} are run. */
+/** What one file took. */
+export interface FileResult extends Counts {
+  readonly file: string;
+  readonly seconds: number;
+  /** Of the file and all that it started, but for shared control planes. */
+  readonly cpuSeconds: number;
+}
+
+/** How files are run. */
 export interface RunOptions {
   /** How many files run side by side. */
   readonly jobs: number;
   /** A file fails after so many seconds, unless it sets a timeout of its own. */
   readonly timeoutSeconds: number;
+  /** How nice their processes are. @default 0 */
+  readonly niceness?: number;
 }
 
 /** A file ends itself after its timeout. One that is in an endless loop cannot: it is killed after this many times as long. */
@@ -28,13 +41,16 @@ const PATIENCE = 2;
 export class TestFiles {
   readonly #cwd: string;
   readonly #env: NodeJS.ProcessEnv;
+  readonly #shared: SharedControlPlanes;
   readonly #children = new Set<ChildProcess>();
   readonly #failures: string[] = [];
+  readonly #watchdog = startWatchdog();
   #isInterrupted = false;
 
-  constructor(cwd: string, env: NodeJS.ProcessEnv) {
+  constructor(cwd: string, env: NodeJS.ProcessEnv, shared: SharedControlPlanes) {
     this.#cwd = cwd;
     this.#env = env;
+    this.#shared = shared;
   }
 
   get isInterrupted(): boolean {
@@ -53,24 +69,25 @@ export class TestFiles {
     return this.#children.size > 0;
   }
 
-  /** Runs the files in their order. @returns what was counted in each; a file that was not run any more counts as one failed test */
-  async run(files: readonly string[], options: RunOptions): Promise<readonly Counts[]> {
+  /** Runs the files in their order. A file that was not run any more counts as one failed test. */
+  async run(files: readonly string[], options: RunOptions): Promise<readonly FileResult[]> {
     const waiting = [...files];
-    const all: Counts[] = [];
-    const watchdog = startWatchdog();
-    const watch = (): void =>
-      watchdog.watch([...this.#children].map(({ pid }) => -(pid ?? 0)).filter((pid) => pid < 0));
+    const all: FileResult[] = [];
     const lane = async (): Promise<void> => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-        all.push(this.#isInterrupted ? this.#notRun(next) : await this.#runFile(next, options, watch));
+        all.push(this.#isInterrupted ? this.#notRun(next) : await this.#runFile(next, options));
       }
     };
     await Promise.all(Array.from({ length: options.jobs }, lane));
-    watchdog.disarm();
     return all;
   }
 
-  async #runFile(file: string, { timeoutSeconds }: RunOptions, watch: () => void): Promise<Counts> {
+  /** Ends what watches over the processes. */
+  end(): void {
+    this.#watchdog.disarm();
+  }
+
+  async #runFile(file: string, { timeoutSeconds, niceness = 0 }: RunOptions): Promise<FileResult> {
     const startedAt = performance.now();
     const env = { ...this.#env, TAP: "1", TAP_TIMEOUT: String(timeoutSeconds) };
     // In a process group of its own, so that what it started ends with it where it has to be killed.
@@ -78,29 +95,59 @@ export class TestFiles {
       cwd: this.#cwd,
       env,
       detached: true,
-      stdio: ["ignore", "pipe", "inherit"],
+      stdio: ["ignore", "pipe", "inherit", "ipc"],
     });
+    if (child.pid !== undefined && niceness !== 0) setPriority(child.pid, niceness);
     this.#children.add(child);
-    watch();
+    this.#watch();
+    const releases = this.#lendControlPlanes(child);
     const record = new FileRecord();
-    child.stdout.pipe(record.parser);
+    child.stdout?.pipe(record.parser);
     const timer = setTimeout(() => signalGroup(child, "SIGKILL"), timeoutSeconds * PATIENCE * 1_000);
+    let cpuSeconds = 0;
+    child.on("exit", () => (cpuSeconds = cpuOfEndedChildren()));
     const how = await new Promise<string>((done) => {
       child.on("error", (error) => done(error.message));
       child.on("close", (code, signal) => done(signal ?? `code ${code}`));
     });
     clearTimeout(timer);
+    for (const release of releases) release();
     this.#children.delete(child);
-    watch();
-    const counts = record.end(file, how, (performance.now() - startedAt) / 1_000);
+    this.#watch();
+    const seconds = (performance.now() - startedAt) / 1_000;
+    const counts = record.end(file, how, { seconds, cpuSeconds });
     this.#failures.push(...record.failures.map((name) => `${file} > ${name}`));
-    return counts;
+    return { file, seconds, cpuSeconds, ...counts };
   }
 
-  #notRun(file: string): Counts {
+  /** Gives a file the control planes that it asks for, until the functions that this returns are called. */
+  #lendControlPlanes(child: ChildProcess): (() => void)[] {
+    const releases: (() => void)[] = [];
+    const lend = async ({ controlPlane }: SharedRequest): Promise<SharedAnswer> => {
+      try {
+        const { attachment, release } = await this.#shared.take(controlPlane);
+        // A file that has ended meanwhile gives it back at once.
+        if (child.exitCode === null && child.signalCode === null) releases.push(release);
+        else release();
+        return { attachment };
+      } catch (error) {
+        return { error: error instanceof Error ? error.message : String(error) };
+      }
+    };
+    child.on("message", (message) => {
+      void lend(message as SharedRequest).then((answer) => child.connected && child.send(answer));
+    });
+    return releases;
+  }
+
+  #watch(): void {
+    this.#watchdog.watch([...this.#children].map(({ pid }) => -(pid ?? 0)).filter((pid) => pid < 0));
+  }
+
+  #notRun(file: string): FileResult {
     console.log(`FAIL ${file}: no result`);
     this.#failures.push(`${file} > no result`);
-    return { passed: 0, failed: 1, skipped: 0 };
+    return { file, seconds: 0, cpuSeconds: 0, passed: 0, failed: 1, skipped: 0 };
   }
 }
 
@@ -110,6 +157,18 @@ function signalGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
   } catch {
     // It has gone in this moment.
   }
+}
+
+let reported = 0;
+
+/** The CPU seconds of the children that ended since the last call, and of theirs: cutime and cstime of proc(5), in ticks of 10 ms. */
+function cpuOfEndedChildren(): number {
+  if (process.platform !== "linux") return 0;
+  const fields = readFileSync("/proc/self/stat", "utf8").split(") ")[1]?.split(" ") ?? [];
+  const total = (Number(fields[13]) + Number(fields[14])) / 100;
+  const since = total - reported;
+  reported = total;
+  return since;
 }
 
 /** The tests of one file, as its TAP stream tells them. */
@@ -133,7 +192,7 @@ class FileRecord {
    * A file that broke down outside of its tests (a crash, a failed import), or has none, counts as a failed test.
    * @param how its process ended: "code 0", or a signal
    */
-  end(file: string, how: string, seconds: number): Counts {
+  end(file: string, how: string, took: Pick<FileResult, "seconds" | "cpuSeconds">): Counts {
     const { passed, failed, skipped } = this.#counts;
     const tests = passed + failed + skipped;
     const isPassed = this.#isOk && how === "code 0" && tests > 0;
@@ -143,8 +202,9 @@ class FileRecord {
       console.log(`\nnot ok ${file}: ${what} (${how})`);
       this.failures.push(what);
     }
-    console.log(`${isPassed ? "PASS" : "FAIL"} ${file} (${tests} tests, ${seconds.toFixed(1)} s)`);
-    return { passed, failed: isBroken ? 1 : failed, skipped };
+    const times = `${took.seconds.toFixed(1)} s, ${took.cpuSeconds.toFixed(1)} s of CPU time`;
+    console.log(`${isPassed ? "PASS" : "FAIL"} ${file} (${tests} tests, ${times})`);
+    return { passed, failed: isBroken ? failed + 1 : failed, skipped };
   }
 }
 

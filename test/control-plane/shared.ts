@@ -1,0 +1,149 @@
+import { type Attachment, ControlPlane, startControlPlane } from "./control-plane.ts";
+import type { ControlPlaneOptions } from "./options.ts";
+
+/** The kinds of control planes that test files share, one file at a time. */
+export const SHARED_KINDS = {
+  /** One API server. */
+  one: {},
+  /** Two API servers, each with an identity of its own. */
+  pair: { apiservers: 2, overrides: [{ hostname: "alpha" }, { hostname: "beta" }] },
+} satisfies Record<string, ControlPlaneOptions>;
+
+export type SharedKind = keyof typeof SHARED_KINDS;
+
+/** Every shared control plane knows these users, who may do nothing until a test lets them; the last one may do everything. */
+const USERS = [
+  ...["reader", "helper", "viewer", "narrow", "seeing", "certs"].map((name) => ({ name })),
+  { name: "other-migrator", groups: ["system:masters"] },
+];
+
+/** A test file asks the runner for a control plane by this message, and gets an {@link Attachment}. */
+export interface SharedRequest {
+  readonly controlPlane: SharedKind;
+}
+
+/** The answer: `error` where the control plane did not start. */
+export type SharedAnswer = { readonly attachment: Attachment } | { readonly error: string };
+
+let lastRequest: Promise<unknown> = Promise.resolve();
+
+/**
+ * Attaches to a control plane that the runner keeps, and that no other file uses until this process ends. A file that is
+ * run by itself gets one of its own.
+ */
+export async function attachShared(kind: SharedKind): Promise<ControlPlane> {
+  if (process.send === undefined) return startControlPlane({ ...SHARED_KINDS[kind], users: USERS });
+  // One after the other, as an answer does not say which request it is for.
+  const answered = lastRequest.then(() => requestShared(kind));
+  lastRequest = answered;
+  const answer = await answered;
+  if ("error" in answer) throw new Error(answer.error);
+  return ControlPlane.attach(answer.attachment);
+}
+
+function requestShared(controlPlane: SharedKind): Promise<SharedAnswer> {
+  return new Promise((resolve) => {
+    process.once("message", (message) => resolve(message as SharedAnswer));
+    process.send?.({ controlPlane } satisfies SharedRequest);
+  });
+}
+
+interface Kept {
+  readonly kind: SharedKind;
+  readonly controlPlane: ControlPlane;
+  /** The revision of etcd when it was new: what was created later is removed before the next file gets it. */
+  readonly newAt: number;
+}
+
+/** The shared control planes of one run of the tests. */
+export class SharedControlPlanes {
+  readonly #idle: Kept[] = [];
+  readonly #all: Promise<Kept>[] = [];
+
+  /** How many were started. */
+  get started(): number {
+    return this.#all.length;
+  }
+
+  /** @returns one that nobody uses, with nothing in it, and the function that gives it back */
+  async take(kind: SharedKind): Promise<{ readonly attachment: Attachment; readonly release: () => void }> {
+    const index = this.#idle.findIndex((one) => one.kind === kind);
+    let kept = index >= 0 ? this.#idle.splice(index, 1)[0] : undefined;
+    if (kept !== undefined) {
+      await reset(kept);
+    } else {
+      const starting = start(kind);
+      this.#all.push(starting);
+      kept = await starting;
+    }
+    const taken = kept;
+    return { attachment: taken.controlPlane.attachment(), release: () => this.#idle.push(taken) };
+  }
+
+  /** Ends all of them. */
+  async stop(): Promise<void> {
+    const all = await Promise.allSettled(this.#all);
+    await Promise.all(all.map((one) => (one.status === "fulfilled" ? one.value.controlPlane.stop() : undefined)));
+  }
+}
+
+async function start(kind: SharedKind): Promise<Kept> {
+  const controlPlane = await startControlPlane({ ...SHARED_KINDS[kind], users: USERS });
+  return { kind, controlPlane, newAt: await controlPlane.stored.currentRevision() };
+}
+
+/** What API servers write for themselves, and keep. */
+const OWN = [
+  "/registry/apiregistration.k8s.io/",
+  "/registry/configmaps/kube-system/",
+  "/registry/ipaddresses/",
+  "/registry/leases/kube-system/apiserver-",
+  "/registry/masterleases/",
+  "/registry/ranges/",
+  "/registry/servicecidrs/",
+  "/registry/services/",
+];
+
+const CRDS = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
+
+/**
+ * Removes from etcd what was created since the control plane was new. API servers see that as deletions, and nothing has to
+ * wait for finalizers, or for a namespace that no controller would empty.
+ */
+async function reset({ controlPlane, newAt }: Kept): Promise<void> {
+  const { stored } = controlPlane;
+  const entries = await stored.readPrefix("/registry/", { keysOnly: true });
+  const left = entries.filter(
+    ({ createRevision, key }) => createRevision > newAt && !OWN.some((own) => key.startsWith(own)),
+  );
+  // The objects first: nothing reads them once their CRD has gone.
+  const keys = left.map(({ key }) => key).toSorted((a, b) => Number(a.startsWith(CRDS)) - Number(b.startsWith(CRDS)));
+  await stored.deleteKeys(keys);
+  const deadline = performance.now() + 30_000;
+  while (!(await areGone(controlPlane))) {
+    if (performance.now() > deadline) throw new Error("Cannot reset a control plane: it still shows what was deleted");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+const WATCHED = [
+  "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+  "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+  "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+  "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+];
+
+/** Whether the watch cache of every API server has seen the deletions. */
+async function areGone(controlPlane: ControlPlane): Promise<boolean> {
+  for (const apiserver of controlPlane.apiservers.keys()) {
+    for (const path of WATCHED) {
+      const { status, body } = await controlPlane.request(`${path}?resourceVersion=0`, { apiserver });
+      if (status !== 200 || (body as { items: unknown[] }).items.length > 0) return false;
+    }
+    // Discovery follows a moment later, and so do the handlers of custom resources.
+    const { body } = await controlPlane.request("/apis", { apiserver });
+    const groups = (body as { groups: { name: string }[] }).groups.map(({ name }) => name);
+    if (groups.some((name) => name.includes("example") || name.startsWith("migration."))) return false;
+  }
+  return true;
+}
