@@ -22,6 +22,11 @@ export interface SharedRequest {
   readonly controlPlane: SharedKind;
 }
 
+/** Whether a message of a test file asks for a control plane. */
+export function isSharedRequest(message: unknown): message is SharedRequest {
+  return String((message as Partial<SharedRequest> | null)?.controlPlane) in SHARED_KINDS;
+}
+
 /** The answer: `error` where the control plane did not start. */
 export type SharedAnswer = { readonly attachment: Attachment } | { readonly error: string };
 

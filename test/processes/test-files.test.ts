@@ -33,7 +33,7 @@ await tap.test("each test directly in a file counts, what they nest does not", a
     await t.test("one", async (t) => { t.pass("a"); t.pass("b"); });
     await t.test("two", { skip: "why" }, async () => {});`,
   );
-  t.same(counts, { passed: 1, failed: 0, skipped: 1 });
+  t.match(counts, { passed: 1, failed: 0, skipped: 1 });
   t.match(output, /^PASS .*some\.test\.ts \(2 tests/);
 });
 
@@ -44,7 +44,7 @@ await tap.test("negative control: a test that fails is counted and shown with it
     await t.test("one", async (t) => t.pass());
     await t.test("two", async (t) => t.equal(1, 2, "as one"));`,
   );
-  t.same(counts, { passed: 1, failed: 1, skipped: 0 });
+  t.match(counts, { passed: 1, failed: 1, skipped: 0 });
   t.match(output, /not ok .*two > as one\n/);
   t.match(output, /FAIL .*some\.test\.ts \(2 tests/);
   t.same(failures, [" > two"]);

@@ -3,7 +3,12 @@ import { readFileSync } from "node:fs";
 import { setPriority } from "node:os";
 import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
-import type { SharedAnswer, SharedControlPlanes, SharedRequest } from "../control-plane/shared.ts";
+import {
+  isSharedRequest,
+  type SharedAnswer,
+  type SharedControlPlanes,
+  type SharedRequest,
+} from "../control-plane/shared.ts";
 import { startWatchdog } from "./watchdog.ts";
 
 /** Named tests: those directly in a file. What they nest is part of them. */
@@ -135,7 +140,9 @@ export class TestFiles {
       }
     };
     child.on("message", (message) => {
-      void lend(message as SharedRequest).then((answer) => child.connected && child.send(answer));
+      // tap sends messages of its own.
+      if (!isSharedRequest(message)) return;
+      void lend(message).then((answer) => child.connected && child.send(answer));
     });
     return releases;
   }
