@@ -1,5 +1,5 @@
+import * as fc from "fast-check";
 import tap from "tap";
-
 import {
   type CustomResourceDefinition,
   fieldsLostThrough,
@@ -11,7 +11,10 @@ import {
   storageVersionsOf,
   storedVersionsOf,
 } from "../../src/api/crd.ts";
+import { NewestSeen } from "../../src/api/newest-seen.ts";
+import { compareResourceVersions, isNewer } from "../../src/api/resource-version.ts";
 import { crdWith } from "./crd-with.ts";
+import { TEST_SEED } from "../seed.ts";
 
 const storageCases: readonly [versions: readonly string[], storage: readonly string[]][] = [
   [["v1+"], ["v1"]],
@@ -122,5 +125,64 @@ await tap.test("storageVersionHashOf() is what an API server's discovery shows",
   // The hash of apps/v1 Deployment is part of the API: kubectl get --raw /apis/apps/v1 shows it on every cluster.
   t.equal(storageVersionHashOf("apps", "v1", "Deployment"), "8aSe+NMegvE=");
   t.not(storageVersionHashOf("apps", "v2", "Deployment"), storageVersionHashOf("apps", "v1", "Deployment"));
+  t.end();
+});
+
+await tap.test("compareResourceVersions() orders as integers do, beyond what a number holds", (t) => {
+  const versions = fc.bigInt({ min: 0n, max: 2n ** 100n });
+  fc.assert(
+    fc.property(versions, versions, (a, b) => {
+      const order = compareResourceVersions(String(a), String(b));
+      return order !== undefined && Math.sign(order) === (a < b ? -1 : Number(a > b));
+    }),
+    { seed: TEST_SEED },
+  );
+  t.equal(compareResourceVersions("9007199254740993", "9007199254740992"), 1);
+  t.equal(compareResourceVersions("0", "0"), 0);
+  t.end();
+});
+
+for (const text of ["", " 1", "1 ", "01", "00", "-1", "+1", "1.0", "1e3", "0x10", "a", "1\n", "١"]) {
+  await tap.test(`compareResourceVersions() follows nothing when one is ${JSON.stringify(text)}`, (t) => {
+    t.equal(compareResourceVersions(text, "1"), undefined);
+    t.equal(compareResourceVersions("1", text), undefined);
+    t.equal(isNewer(text, "0"), false);
+    t.equal(isNewer("5", text), false);
+    t.end();
+  });
+}
+
+await tap.test("isNewer() is true only beyond the other", (t) => {
+  t.equal(isNewer("10", "9"), true);
+  t.equal(isNewer("9", "9"), false);
+  t.equal(isNewer("9", "10"), false);
+  t.end();
+});
+
+await tap.test("NewestSeen.take() takes what is newer or the same, and nothing older", (t) => {
+  const newest = new NewestSeen();
+  for (const version of ["9", "9", "10"]) t.ok(newest.take(version), version);
+  t.notOk(newest.take("9"), "as a number");
+  t.equal(newest.resourceVersion, "10");
+  t.end();
+});
+
+await tap.test("NewestSeen.take() takes an older one by a read that was sent after the newer one was taken", (t) => {
+  const newest = new NewestSeen();
+  newest.take("10");
+  const sentAfter = newest.resourceVersion;
+  newest.take("12");
+  t.notOk(newest.take("11", sentAfter), "the watch overtook the read");
+  t.ok(newest.take("11", newest.resourceVersion), "etcd was restored");
+  t.ok(newest.take("12"), "from then on the backup's resourceVersions count");
+  t.end();
+});
+
+await tap.test("NewestSeen.take() takes what cannot be compared", (t) => {
+  const newest = new NewestSeen();
+  t.ok(newest.take("b"));
+  t.ok(newest.take("a"));
+  t.ok(newest.take(undefined));
+  t.equal(newest.resourceVersion, "a");
   t.end();
 });

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import tap from "tap";
-
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../src/api/names.ts";
+import { besideHelm, helmMarksOf, isOurs, managedByOf } from "../../src/api/ours.ts";
 import {
   formatOwner,
   freezeOwnerOf,
@@ -11,7 +11,10 @@ import {
   ownerAnnotationOf,
   parseOwner,
 } from "../../src/api/owner.ts";
+import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import { runLeaseOf } from "../../src/lease/run-lease-ref.ts";
 import { crdWith } from "./crd-with.ts";
+import { TEST_SEED } from "../seed.ts";
 
 const OWNER = { lease: "kube-system/ksvm-1", identity: "host_1", since: "2026-01-01T00:00:00.000Z" };
 
@@ -21,6 +24,7 @@ await tap.test("parseOwner() gives back what formatOwner() was given", (t) => {
     fc.property(owners, (owner) => {
       t.same(parseOwner(formatOwner(owner)), owner);
     }),
+    { seed: TEST_SEED },
   );
   t.end();
 });
@@ -112,3 +116,77 @@ await tap.test("isSameRun() compares Lease and identity, whichever the attempt",
   t.notOk(isSameRun(OWNER, { ...OWNER, lease: "kube-system/ksvm-2" }));
   t.end();
 });
+
+const CRD = "widgets.example.com";
+const name = leaseNameOf(CRD);
+const ownerOf = (lease: string) => ({ lease, identity: "host_1", since: "2026-01-01T00:00:00Z" });
+
+await tap.test("runLeaseOf() takes the Lease of a run of this installation, and of a command-line run", (t) => {
+  t.same(runLeaseOf(CRD, ownerOf(`ours/${name}`), "ours"), { namespace: "ours", name });
+  t.same(runLeaseOf(CRD, ownerOf(`kube-system/${name}`), "ours"), { namespace: "kube-system", name });
+  t.end();
+});
+
+await tap.test("runLeaseOf() does not trust an annotation that names", (t) => {
+  const forged = {
+    "the leader's own Lease": "ours/ksvm-controller",
+    "the Lease of a part of Kubernetes": "kube-system/kube-controller-manager",
+    "the Lease of a run on another CRD": `ours/${leaseNameOf("gadgets.example.com")}`,
+    "another namespace": `theirs/${name}`,
+    "no namespace": name,
+    "an empty namespace": `/${name}`,
+    "more than a namespace": `ours/${name}/x`,
+    nothing: "",
+  };
+  for (const [title, lease] of Object.entries(forged)) {
+    t.equal(runLeaseOf(CRD, ownerOf(lease), "ours"), undefined, title);
+  }
+  t.end();
+});
+
+const BY = "app.kubernetes.io/managed-by";
+const OF_CHART = { [BY]: "Helm", "app.kubernetes.io/part-of": "ksvm" };
+const OF_OTHER_CHART = { [BY]: "Helm", "app.kubernetes.io/name": "widgets" };
+
+await tap.test("an object is ours by its label, and where Helm installed it as a part of ksvm", async (t) => {
+  t.ok(isOurs({ [BY]: "ksvm" }));
+  t.ok(isOurs(OF_CHART));
+  t.ok(isOurs({ [BY]: "Helm", "app.kubernetes.io/name": "ksvm" }));
+  for (const labels of [undefined, {}, { [BY]: "Helm" }, OF_OTHER_CHART, { "app.kubernetes.io/name": "ksvm" }]) {
+    t.notOk(isOurs(labels), JSON.stringify(labels));
+  }
+});
+
+await tap.test("what Helm installed keeps the name of Helm in its label", async (t) => {
+  t.equal(managedByOf(OF_CHART), "Helm");
+  for (const labels of [undefined, {}, OF_OTHER_CHART, { [BY]: "ksvm" }]) t.equal(managedByOf(labels), "ksvm");
+  const wanted = { metadata: { name: "one", labels: { [BY]: "ksvm", other: "x" } }, spec: {} };
+  const annotations = { "meta.helm.sh/release-name": "a", other: "y" };
+  t.same(besideHelm(wanted, { metadata: { labels: OF_CHART, annotations } }), {
+    metadata: {
+      name: "one",
+      labels: { ...OF_CHART, other: "x" },
+      annotations: { "meta.helm.sh/release-name": "a" },
+    },
+    spec: {},
+  });
+  for (const live of [undefined, { metadata: {} }, { metadata: { labels: OF_OTHER_CHART } }]) {
+    t.equal(besideHelm(wanted, live), wanted);
+  }
+  const unlabeled: { readonly metadata: { readonly labels?: Record<string, string> } } = { metadata: {} };
+  t.equal(besideHelm(unlabeled, { metadata: { labels: OF_CHART } }), unlabeled);
+});
+
+await tap.test(
+  "what takes the place of an object of our chart has the marks by which Helm knows its release",
+  async (t) => {
+    const annotations = { "meta.helm.sh/release-name": "a", "meta.helm.sh/release-namespace": "b", other: "c" };
+    t.same(helmMarksOf({ labels: { ...OF_CHART, other: "d" }, annotations }), {
+      labels: OF_CHART,
+      annotations: { "meta.helm.sh/release-name": "a", "meta.helm.sh/release-namespace": "b" },
+    });
+    const none = { labels: {}, annotations: {} };
+    for (const labels of [{}, OF_OTHER_CHART, { [BY]: "ksvm" }]) t.same(helmMarksOf({ labels, annotations }), none);
+    t.same(helmMarksOf({}), none);
+  },
+);

@@ -1,7 +1,10 @@
 import tap from "tap";
-import { type ApiServers, fingerprintOf } from "../../src/apiservers/api-servers.ts";
 import { type ApiServerFacts, type ApiServerMode, apiServerModeOf } from "../../src/apiservers/api-server-mode.ts";
+import { type ApiServers, fingerprintOf } from "../../src/apiservers/api-servers.ts";
 import { urlsOf } from "../../src/apiservers/control-plane-objects.ts";
+import { describeMissing } from "../../src/apiservers/missing-api-server.ts";
+import { readServerInstance } from "../../src/apiservers/server-instance.ts";
+import { startServer } from "../kube/local-server.ts";
 
 const modes: readonly [title: string, facts: ApiServerFacts, mode: ApiServerMode][] = [
   ["one Lease and no address", { addresses: 0, allReachable: false, liveLeases: 1 }, "sole"],
@@ -51,4 +54,78 @@ await tap.test("fingerprintOf() tells a set apart that leaves out what only a us
   t.not(without, fingerprintOf({ ...all, ignored: ["apiserver-b"] }));
   t.equal(without, fingerprintOf({ ...all, ignored: ["apiserver-b", "apiserver-c"] }));
   t.equal(fingerprintOf({ ...all, ignored: [] }), fingerprintOf(all));
+});
+
+const { signal } = new AbortController();
+
+await tap.test("describeMissing() names the Leases that live, and those that are overdue", async (t) => {
+  const leases = [
+    { name: "a", host: "one", uid: "u", createdAt: 0, renewedMsAgo: 3_000 },
+    { name: "b", uid: "u", createdAt: 0, renewedMsAgo: 65_000 },
+  ];
+  t.equal(
+    describeMissing(leases, "1 answers"),
+    "2 identity Leases live (a of host one, b), by their time stamps not renewed of late: b for 65 s; 1 answers",
+  );
+});
+
+await tap.test(
+  "describeMissing() calls no Lease overdue that was seen to be renewed, whatever its stamp says",
+  async (t) => {
+    const behind = { name: "behind", uid: "u", createdAt: 0, renewedMsAgo: 65_000 };
+    const of = (seenRenewedMsAgo: number): string => describeMissing([{ ...behind, seenRenewedMsAgo }], "1 answers");
+    t.equal(of(10_000), "1 identity Leases live (behind); 1 answers");
+    t.match(of(31_000), "by their time stamps not renewed of late: behind for 65 s");
+  },
+);
+
+const METRICS = 'go_info{version="go1.26"} 1\nprocess_start_time_seconds 1.79529975674e+09\nrest_client_total 2\n';
+
+await tap.test("readServerInstance() reads when the process of an API server started", async (t) => {
+  // In pieces that break the line.
+  const server = await startServer(t, (_, response) => {
+    response.write(METRICS.slice(0, 45), () => response.end(METRICS.slice(45)));
+  });
+  t.equal(await readServerInstance(server.transport(), signal), "1.79529975674e+09");
+  t.equal(server.seen[0]?.path, "/metrics");
+});
+
+/** As the authorizer says it. */
+const FORBIDDEN = JSON.stringify({
+  kind: "Status",
+  reason: "Forbidden",
+  message: 'forbidden: User "jane" cannot get path "/metrics"',
+});
+
+const refusals: readonly [title: string, status: number, body: string, message: RegExp][] = [
+  ["/metrics is forbidden", 403, FORBIDDEN, /may not get the nonResourceURL "\/metrics".*--apiserver-endpoints/],
+  ["metrics do not say it", 200, "go_info 1\n", /does not show process_start_time_seconds/],
+];
+
+for (const [title, status, body, message] of refusals) {
+  await tap.test(`readServerInstance() refuses where ${title}`, async (t) => {
+    const server = await startServer(t, (_, response) => response.writeHead(status).end(body));
+    await t.rejects(readServerInstance(server.transport(), signal), { code: "ApiServerMissing", message });
+  });
+}
+
+// What a proxy may send; the next answer may be the API server's.
+for (const [title, status, body] of [
+  ["a page", 200, "<html>\nplease log in\n</html>\n"],
+  ["a JSON object", 200, "{}"],
+  ["nothing", 200, ""],
+  ["a 403 without the authorizer's words", 403, "<html>blocked</html>"],
+] as const) {
+  await tap.test(`readServerInstance() concludes nothing from a proxy that answers with ${title}`, async (t) => {
+    const server = await startServer(t, (_, response) => response.writeHead(status).end(body));
+    await t.rejects(readServerInstance(server.transport(), signal), { name: "DoubtfulAnswer" });
+  });
+}
+
+await tap.test("readServerInstance() takes metrics that break off for no answer", async (t) => {
+  const server = await startServer(t, (_, response) => {
+    response.write(METRICS);
+    setTimeout(() => response.destroy(), 20);
+  });
+  await t.rejects(readServerInstance(server.transport(), signal), { name: "TransportError" });
 });

@@ -1,17 +1,95 @@
 import * as fc from "fast-check";
 import tap from "tap";
-
+import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
-import {
-  DEFAULT_SETTLE_MS,
-  lastStorageChangeOf,
-  lastVersionsChangeOf,
-  STAMP_MARGIN_MS,
-  type SeenChange,
-  settleRemainingMs,
-  storageChangeOf,
-} from "../../src/apiservers/settle.ts";
+import { type ConvergenceTarget, convergenceCheck, lagReason } from "../../src/apiservers/converge.ts";
+import { lateWritesSince } from "../../src/apiservers/late-writes-since.ts";
+import { DEFAULT_SETTLE_MS, STAMP_MARGIN_MS, type SeenChange, lastStorageChangeOf, lastVersionsChangeOf, settleRemainingMs, storageChangeOf } from "../../src/apiservers/settle.ts";
+import type { ApiRequest } from "../../src/kube/api-request.ts";
+import type { ApiClient } from "../../src/kube/client.ts";
+import { ApiError } from "../../src/kube/errors.ts";
 import { crdWith } from "../api/crd-with.ts";
+import { TEST_SEED } from "../seed.ts";
+
+const KNOWN = { name: "widgets.example.com", uid: "u", resourceVersion: "7", generation: 3 };
+const TARGET: ConvergenceTarget = {
+  group: "example.com",
+  resource: "widgets",
+  kind: "Widget",
+  storageVersion: "v1",
+  requestVersion: "v1",
+  isStorageServed: true,
+  crd: KNOWN,
+};
+const FOUND = { name: "widgets", kind: "Widget", namespaced: true, verbs: [] };
+const hash = (version: string): string => storageVersionHashOf("example.com", version, "Widget");
+
+const cases: readonly [title: string, hash: string | undefined, isStorageServed: boolean, lags: boolean][] = [
+  ["shows the hash of the storage version", hash("v1"), true, false],
+  ["still shows the hash of the old one", hash("v1alpha1"), true, true],
+  ["shows no hash", undefined, true, true],
+  ["shows no hash for a storage version that is not served", undefined, false, false],
+  ["still shows the hash of one that is no longer served", hash("v1"), false, true],
+];
+
+for (const [title, storageVersionHash, isStorageServed, lags] of cases) {
+  await tap.test(
+    `The hash is opaque: lagReason() is ${lags ? "a reason" : "undefined"} where discovery ${title}`,
+    async (t) => {
+      const found = storageVersionHash === undefined ? FOUND : { ...FOUND, storageVersionHash };
+      t.equal(lagReason({ ...TARGET, isStorageServed }, found) !== undefined, lags);
+    },
+  );
+}
+
+await tap.test("lagReason() is a reason where discovery does not list the resource", async (t) => {
+  t.match(lagReason(TARGET, undefined), /does not list "widgets"/);
+});
+
+const { signal } = new AbortController();
+
+/**
+ * A stand-in for an API server whose watch cache gets from one state of the CRD to the next while it is asked, which no real one does at a moment that a
+ * test chooses.
+ * @param atOnce what it has when it is asked for any
+ */
+function serverWith(atOnce: () => Partial<typeof KNOWN> | undefined, version = "v1") {
+  const asked: (string | undefined)[] = [];
+  const resources = [{ ...FOUND, storageVersionHash: hash(version) }];
+  const discovery = { kind: "APIResourceList", groupVersion: "example.com/v1", resources };
+  const request = async ({ path, query }: ApiRequest) => {
+    if (!path.endsWith("/customresourcedefinitions")) return { status: 200, body: discovery };
+    asked.push(query?.["resourceVersion"]?.toString());
+    const has = atOnce();
+    const items = has === undefined ? [] : [{ metadata: { ...KNOWN, ...has } }];
+    return { status: 200, body: { kind: "PartialObjectMetadataList", metadata: {}, items } };
+  };
+  return { asked, client: { transport: { server: "https://a", request } } as unknown as ApiClient };
+}
+
+function absent(): undefined {
+  return undefined;
+}
+
+/** As while the watch cache is being filled: etcd would answer a GET, with the newest CRD. */
+function unfilled(): never {
+  throw new ApiError("LIST CRDs", 429, { text: "storage is (re)initializing" });
+}
+
+for (const [title, atOnce, reason] of [
+  ["knows the CRD", () => ({}), undefined],
+  ["knows an older one", () => ({ resourceVersion: "5" }), /its watch of CRDs is at resourceVersion 5/],
+  ["knows none", absent, /404: "widgets.example.com" was deleted/],
+  ["has a watch cache that is not filled", unfilled, /its watch cache of CRDs is not filled/],
+] as const) {
+  await tap.test(`convergenceCheck() where an API server ${title}`, async (t) => {
+    const { asked, client } = serverWith(atOnce);
+    const failure = await convergenceCheck(TARGET, signal)(client);
+    if (reason === undefined) t.equal(failure, undefined);
+    else t.match(failure, { reason, silent: false });
+    t.same(asked, [KNOWN.resourceVersion]);
+  });
+}
 
 const OWNS_VERSIONS = { "f:spec": { "f:group": {}, "f:versions": {} } };
 const at = (minute: number): string => `2026-01-01T00:0${minute}:00Z`;
@@ -28,7 +106,7 @@ function seenAt(now: number, times: readonly number[]): readonly SeenChange[] {
   return times.map((at) => ({ at, seenAt: now }));
 }
 
-const cases: readonly [
+const settleCases: readonly [
   name: string,
   managedFields: readonly ManagedFieldsEntry[] | undefined,
   created: string | undefined,
@@ -85,7 +163,7 @@ for (const [name, managedFields, change] of conversions) {
   });
 }
 
-for (const [name, managedFields, created, change] of cases) {
+for (const [name, managedFields, created, change] of settleCases) {
   await tap.test(`lastVersionsChangeOf() is ${name}`, (t) => {
     const crd = crdWith({
       metadata: {
@@ -178,6 +256,7 @@ await tap.test("settleRemainingMs() is never negative and never longer for a lat
         remaining(changes, left) === 0
       );
     }),
+    { seed: TEST_SEED },
   );
   t.end();
 });
@@ -186,3 +265,21 @@ await tap.test("DEFAULT_SETTLE_MS is longer than the API server's default --requ
   t.ok(DEFAULT_SETTLE_MS > 60_000);
   t.end();
 });
+
+const DELAY = { now: 100_000, shutdownDelayMs: 20_000 };
+const LOOK = { at: undefined, seenAt: 50_000 };
+
+const lateWritesSinceCases = [
+  { name: "one that left after the look", since: LOOK, changedAt: 40_000, seenAt: 60_000 },
+  { name: "the look, where one left long before it", since: LOOK, changedAt: 10_000, seenAt: 50_000 },
+  { name: "the look, where nothing is watched: one may have left right before it", since: LOOK, seenAt: 70_000 },
+  { name: "one that left, where the encryption is not looked at", changedAt: 40_000, seenAt: 60_000 },
+  { name: "now, where nothing is watched or looked at", seenAt: 120_000 },
+];
+
+for (const { name, since, changedAt, seenAt } of lateWritesSinceCases) {
+  await tap.test(`lateWritesSince() counts from ${name}`, (t) => {
+    t.same(lateWritesSince(since, { arrivals: { changedAt }, ...DELAY }), { at: undefined, seenAt });
+    t.end();
+  });
+}

@@ -4,13 +4,11 @@ import { NONE_SHOWN } from "../../src/apiservers/encryption-evidence.ts";
 import {
   describeChanged,
   describeCounts,
-  describeEvent,
   describeFailures,
   describeResult,
   progressLine,
 } from "../../src/cli/render/describe-event.ts";
 import { type Counts, Tally } from "../../src/migrator/rewrite/counts.ts";
-import type { MigrationEvent } from "../../src/migrator/events.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
 
 function counts(fields: Partial<Counts> = {}): Counts {
@@ -19,66 +17,6 @@ function counts(fields: Partial<Counts> = {}): Counts {
 
 function result(fields: Partial<MigrationResult> = {}): MigrationResult {
   return { resource: "widgets.example.com", outcome: "migrated", failures: [], changedObjects: [], ...fields };
-}
-
-const events: readonly [event: MigrationEvent, text: string | undefined][] = [
-  [
-    { type: "contended", holder: "host_1" },
-    '"host_1" holds the Lease of this migration; checking for up to 15s whether it is alive',
-  ],
-  [
-    { type: "frozen", storageVersion: "v2", guard: { kind: "policy", name: "g" } },
-    'froze the storage version at "v2", guarded by policy "g"',
-  ],
-  [{ type: "proven", apiServers: ["https://a", "https://b"] }, "proved the freeze on https://a, https://b"],
-  [{ type: "lagging", server: "https://a", reason: "old hash" }, "waiting for https://a: old hash"],
-  [{ type: "converged", apiServers: ["https://a"] }, "every API server shows the storage version (https://a)"],
-  [
-    { type: "converged", apiServers: ["https://a"], concern: "key" },
-    "every API server shows the same storage version (https://a)",
-  ],
-  [
-    { type: "settling", remainingMs: 7_000, concern: "key" },
-    "waiting 7s for in-flight writes with an old key or in an old version to finish",
-  ],
-  [
-    { type: "encryptingAlike", configuration: "sha256:ab", apiServers: ["https://a"] },
-    "every API server encrypts with configuration sha256:ab (https://a)",
-  ],
-  [{ type: "settling", remainingMs: 64_400 }, "waiting 64s for in-flight writes in the old version to finish"],
-  [{ type: "resumed", watermark: "100", counts: new Tally().counts }, "resuming an earlier run at resourceVersion 100"],
-  [
-    { type: "yielding", reason: "Cannot migrate now: another is at work" },
-    "waiting: Cannot migrate now: another is at work",
-  ],
-  [
-    { type: "tokenRefused", status: 410, startsOver: false },
-    "the API server refused the continue token (410); the list continues at the same object",
-  ],
-  [
-    { type: "tokenRefused", status: 400, startsOver: true },
-    "the API server refused the continue token (400); the list starts over at the first object",
-  ],
-  [{ type: "retrying", delayMs: 150, reason: "reset" }, "retrying in 0.1s: reset"],
-  [
-    { type: "retrying", delayMs: 150, reason: "reset", object: { namespace: "carts", name: "cart-7" } },
-    "retrying carts/cart-7 in 0.1s: reset",
-  ],
-  [{ type: "pruned", storedVersions: ["v2"], removed: ["v1"] }, "pruned storedVersions to [v2]"],
-  [
-    { type: "pruned", storedVersions: ["v2"], removed: [], clearsDoubt: true },
-    "pruned storedVersions to [v2], and cleared the condition StorageMigrating of a migration that did not succeed",
-  ],
-  [{ type: "unfrozen" }, "lifted the freeze"],
-  [{ type: "warning", message: "odd" }, "warning: odd"],
-  [{ type: "progress", counts: counts() }, undefined],
-];
-
-for (const [event, text] of events) {
-  await tap.test(`describeEvent() has words when the event is ${event.type}`, (t) => {
-    t.equal(describeEvent(event), text);
-    t.end();
-  });
 }
 
 const results: readonly [result: MigrationResult, text: string][] = [

@@ -4,7 +4,7 @@ import { parse } from "yaml";
 import { ageOf, describeChanges, renderStatus } from "../../src/cli/render/render-status.ts";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import type { MigrationLine } from "../../src/plan/migration-lines.ts";
-import type { ControllerLine, RunLine } from "../../src/plan/run-lines.ts";
+import type { RunLine } from "../../src/plan/run-lines.ts";
 
 const NOW = Date.parse("2026-01-01T01:00:00Z");
 const RUNNING: MigrationLine = {
@@ -36,49 +36,6 @@ await tap.test("renderStatus() names migrations as kubectl does", (t) => {
   t.end();
 });
 
-await tap.test("renderStatus() shows migrations and freezes in a table", async (t) => {
-  t.equal(
-    renderStatus(STATUS, "table", NOW),
-    [
-      "controller: running: pod-1 leads, last sign of life 3s ago (Lease ns/ksvm-controller)",
-      "",
-      "NAME         RESOURCE              CONTROLLER   STATE     QUEUE   PROGRESS   FAILED   AGE   MESSAGE",
-      "widgets-x1   widgets.example.com   ksvm         Running   -       5/9        1        60m   -",
-      "q            q.b                   ksvm         Pending   2       -          -        -     -",
-      "",
-      "FROZEN CRD            BY           LEASE      SINCE",
-      "widgets.example.com   pod-1        ns/lease   30s",
-      "gadgets.example.com   (not ksvm)   -          -",
-    ].join("\n"),
-  );
-  const controller = "controller: none: there is no Lease ksvm-controller";
-  t.equal(renderStatus(NOTHING, "table", NOW), `${controller}\n\nno migrations\n\nno CRD is frozen`);
-});
-
-const controllers: readonly [line: ControllerLine, text: string][] = [
-  [
-    { ...LEASE, state: "silent", renewed: "2026-01-01T00:50:00Z" },
-    "no sign of life for 10m from pod-1, which led last (Lease ns/ksvm-controller); no migration goes on until a replica leads",
-  ],
-  [
-    { state: "released", lease: LEASE.lease, renewed: LEASE.renewed },
-    `stopped: no replica holds Lease ${LEASE.lease} for 3s`,
-  ],
-  [
-    { ...LEASE, state: "unknown", renewed: "2026-01-01T02:00:00Z" },
-    `unknown: pod-1 renewed Lease ${LEASE.lease} at 2026-01-01T02:00:00Z, which is in the future`,
-  ],
-  [{ state: "none", namespace: "ns" }, "none: there is no Lease ksvm-controller in namespace ns"],
-  [{ state: "unknown", reason: "this user may not" }, "unknown: this user may not"],
-];
-
-for (const [controller, text] of controllers) {
-  await tap.test(`renderStatus() shows a controller that is ${text.slice(0, 20)}`, async (t) => {
-    const [first] = renderStatus({ ...NOTHING, controller }, "table", NOW).split("\n");
-    t.equal(first, `controller: ${text}`);
-  });
-}
-
 const RUN: RunLine = {
   ...LEASE,
   lease: "ns/run",
@@ -87,41 +44,6 @@ const RUN: RunLine = {
   checkpoint: 30,
   objects: 100,
 };
-
-await tap.test("renderStatus() shows runs without a migration object, and what is not known", async (t) => {
-  const runs: readonly RunLine[] = [
-    RUN,
-    { ...RUN, resource: "a.b", state: "silent", renewed: "2026-01-01T00:00:00Z", objects: 20 },
-    { resource: "secrets", lease: "ns/run", state: "released", checkpoint: 7 },
-    { ...RUN, resource: "pods", state: "unknown" },
-  ];
-  const [head, none, table] = renderStatus({ ...NOTHING, runs, unknown: ["this"] }, "table", NOW).split("\n\n");
-  t.match(head, /\nnot known: this$/);
-  t.equal(none, "no migrations");
-  t.equal(
-    table,
-    [
-      "RUN                   STATE                                          CHECKPOINT   BY      LEASE",
-      "widgets.example.com   Running, last sign of life 3s ago              30/100       pod-1   ns/run",
-      "a.b                   no sign of life for 60m                        30/30        pod-1   ns/run",
-      "secrets               interrupted                                    7            -       ns/run",
-      "pods                  unknown: its Lease was renewed in the future   30/100       pod-1   ns/run",
-    ].join("\n"),
-  );
-});
-
-await tap.test("renderStatus() shows freezes by the condition of Kubernetes' own migrator", async (t) => {
-  const crd = "widgets.example.com";
-  const line = { crd, condition: "StorageMigrating", owner: "kube-controller-manager" } as const;
-  const shown = (freeze: object): string =>
-    renderStatus({ ...NOTHING, freezes: [{ ...line, ...freeze }] }, "table", NOW);
-  t.match(shown({ migration: "m" }), "kube-controller-manager, condition StorageMigrating, migration m");
-  t.match(shown({ isStuck: true }), `condition StorageMigrating, no migration explains it, see ksvm unfreeze ${crd} `);
-  t.match(shown({}), /condition StorageMigrating +- /, "nothing is claimed where it is not known");
-  t.same(describeChanges(NOTHING, { ...NOTHING, freezes: [line] }), [
-    `${crd} (StorageMigrating): frozen by kube-controller-manager, condition StorageMigrating`,
-  ]);
-});
 
 await tap.test("renderStatus() shows the same in JSON and in YAML", async (t) => {
   const document = { apiVersion: "cli.ksvm.sigs.k8s.io/v1alpha1", kind: "Status", ...STATUS };

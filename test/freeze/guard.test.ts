@@ -1,7 +1,18 @@
+import type { ServerResponse } from "node:http";
+import * as fc from "fast-check";
 import tap from "tap";
-
-import { FREEZE_REASON } from "../../src/api/names.ts";
-import { type GuardIdentity, isDenialBy, WEBHOOK_GUARD } from "../../src/freeze/guard.ts";
+import { FREEZE_REASON, MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../../src/freeze/freeze-cel.ts";
+import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
+import { PROBE_LABEL, PROBE_VERSION, labelChangePatch, storageChangePatch } from "../../src/freeze/freeze-probe.ts";
+import { proveFreeze } from "../../src/freeze/freeze-proof.ts";
+import { type GuardIdentity, WEBHOOK_GUARD, isDenialBy } from "../../src/freeze/guard.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { STAMP } from "../../src/webhook/generation.ts";
+import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import { crdWith } from "../api/crd-with.ts";
+import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+import { TEST_SEED } from "../seed.ts";
 
 const CRD = "widgets.example.com";
 const POLICY: GuardIdentity = { kind: "policy", name: `ksvm-freeze.${CRD}` };
@@ -44,3 +55,194 @@ for (const [name, guard, message, ours] of cases) {
     t.end();
   });
 }
+
+const AT_RESOURCE_VERSION = { op: "add", path: "/metadata/resourceVersion", value: "100" };
+
+await tap.test("storageChangePatch() moves the storage version to another one when there is one", (t) => {
+  t.same(storageChangePatch(crdWith({ versions: ["v1", "v2+", "v3-"] })), [
+    AT_RESOURCE_VERSION,
+    { op: "add", path: "/spec/versions/1/storage", value: false },
+    { op: "add", path: "/spec/versions/0/storage", value: true },
+  ]);
+  t.end();
+});
+
+await tap.test("storageChangePatch() adds a version that is not served when there is only one", (t) => {
+  t.same(storageChangePatch(crdWith({ versions: ["v1+"] })), [
+    AT_RESOURCE_VERSION,
+    { op: "copy", from: "/spec/versions/0", path: "/spec/versions/1" },
+    { op: "add", path: "/spec/versions/1/name", value: PROBE_VERSION },
+    { op: "add", path: "/spec/versions/1/served", value: false },
+    { op: "add", path: "/spec/versions/0/storage", value: false },
+    { op: "add", path: "/spec/versions/1/storage", value: true },
+  ]);
+  t.end();
+});
+
+await tap.test("storageChangePatch() takes storage from the one version that has it, and gives it to another", (t) => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 5 }), fc.nat(), (count, choice) => {
+      const storage = choice % count;
+      const versions = Array.from({ length: count }, (_, index) => `v${index}${index === storage ? "+" : ""}`);
+      const [taken, given, ...more] = storageChangePatch(crdWith({ versions })).filter(({ path }) =>
+        path.endsWith("/storage"),
+      );
+      t.same(taken, { op: "add", path: `/spec/versions/${storage}/storage`, value: false });
+      t.match(given, { op: "add", value: true });
+      return given?.path !== taken?.path && more.length === 0;
+    }),
+    { seed: TEST_SEED },
+  );
+  t.end();
+});
+
+await tap.test("storageChangePatch() does not grow with the schemas of the CRD", (t) => {
+  const crd = crdWith({ versions: ["v1", "v2+"] });
+  const schema = { openAPIV3Schema: { type: "object", description: "x".repeat(100_000) } };
+  const versions = crd.spec.versions.map((version) => ({ ...version, schema }));
+  const large = { ...crd, spec: { ...crd.spec, versions } };
+  t.same(storageChangePatch(large), storageChangePatch(crd));
+  t.end();
+});
+
+await tap.test("labelChangePatch() adds a label and keeps the others, at the resourceVersion that was read", (t) => {
+  const patch = labelChangePatch(crdWith({ metadata: { labels: { app: "widgets" } } }));
+  const value = { app: "widgets", [PROBE_LABEL]: "true" };
+  t.same(patch, [AT_RESOURCE_VERSION, { op: "add", path: "/metadata/labels", value }]);
+  t.end();
+});
+
+const FROZEN_CRD = crdWith({ metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } });
+const CRD_NAME = FROZEN_CRD.metadata.name;
+const POLICY_GUARD = { kind: "policy", name: "ksvm-widgets" } as const;
+const FORBIDDEN = `customresourcedefinitions.apiextensions.k8s.io "${CRD_NAME}" is forbidden: `;
+
+function deniedBy(policy: string, reason = FREEZE_REASON): string {
+  return `${FORBIDDEN}ValidatingAdmissionPolicy '${policy}' with binding '${policy}' denied request: ${reason}: it is frozen`;
+}
+
+function refusal(status: number, message: string) {
+  return (response: ServerResponse): unknown => sendStatus(response, status, { reason: "Forbidden", message });
+}
+
+for (const [what, answer, isProof] of [
+  ["its guard denies", refusal(422, deniedBy(POLICY_GUARD.name)), true],
+  ["another policy denies", refusal(422, deniedBy("others")), false],
+  ["its guard denies for another reason", refusal(422, deniedBy(POLICY_GUARD.name, "Other")), false],
+  [
+    "a webhook denies in the words of its guard",
+    refusal(403, `admission webhook "x" denied: ${deniedBy(POLICY_GUARD.name)}`),
+    false,
+  ],
+  ["the authorizer refuses", refusal(403, `${FORBIDDEN}User "a" cannot patch resource "x"`), false],
+  ["the API server is busy", refusal(429, "too many requests"), false],
+  ["a balancer answers 404", (response: ServerResponse) => response.writeHead(404).end("<html></html>"), false],
+  ["no answer comes", (response: ServerResponse) => response.destroy(), false],
+] as const) {
+  await tap.test(`proveFreeze() ${isProof ? "takes it for proof" : "proves nothing"} where ${what}`, async (t) => {
+    let writes = 0;
+    const server = await startServer(t, ({ method }, response) =>
+      // The change of the storage version comes first, and that of a label after it.
+      method === "PATCH" && writes++ === 0 ? answer(response) : sendJson(response, 200, FROZEN_CRD),
+    );
+    const { signal } = new AbortController();
+    const { proven } = await proveFreeze(new ApiClient(server.transport()), {
+      crdName: CRD_NAME,
+      guard: POLICY_GUARD,
+      signal,
+    });
+    t.equal(proven, isProof);
+    t.equal(writes, isProof ? 2 : 1);
+  });
+}
+
+const DNS_SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
+
+await tap.test("freezePolicyOf() matches updates of one CRD and denies", (t) => {
+  const { policy, binding } = freezePolicyOf("widgets.example.com", { labels: { a: "b" }, annotations: { c: "d" } });
+  const metadata = {
+    name: "ksvm-freeze.widgets.example.com",
+    labels: { a: "b", "app.kubernetes.io/managed-by": "ksvm" },
+    annotations: { c: "d" },
+  };
+  t.same(policy.metadata, metadata);
+  t.same(binding, {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingAdmissionPolicyBinding",
+    metadata,
+    spec: { policyName: "ksvm-freeze.widgets.example.com", validationActions: ["Deny"] },
+  });
+  t.match(policy, {
+    kind: "ValidatingAdmissionPolicy",
+    spec: {
+      failurePolicy: "Fail",
+      matchConstraints: {
+        matchPolicy: "Equivalent",
+        resourceRules: [{ operations: ["UPDATE"], resourceNames: ["widgets.example.com"] }],
+      },
+      matchConditions: [{ expression: FROZEN_EXPRESSION }],
+      validations: [{ reason: "Forbidden", message: /^StorageVersionFrozen: .*"widgets\.example\.com"/ }],
+    },
+  });
+  t.end();
+});
+
+await tap.test("freezePolicyOf() finds a valid name for every CRD name", (t) => {
+  const label = "a".repeat(60);
+  const names = [
+    "widgets.example.com",
+    `${label}.${label}.${label}.${"b".repeat(58)}`,
+    `${label}.${label}.${label}.${"b".repeat(59)}`,
+    `${label}.${label}.${label}.${"b".repeat(62)}c.d`,
+    `${label}.${label}.${label}.${"b".repeat(62)}d.d`,
+    // The cut falls behind a dash and behind a dot.
+    `${label}.${label}.${label}.${"a".repeat(24)}-${"b".repeat(36)}`,
+    `${label}.${label}.${label}.${"a".repeat(24)}.${"b".repeat(36)}`,
+    `${"a.".repeat(126)}a`,
+  ].map((name) => ({ name, policyName: freezePolicyOf(name).policy.metadata.name }));
+  for (const { name, policyName } of names) {
+    t.match(policyName, DNS_SUBDOMAIN, name);
+    t.ok(policyName.length <= 253, `${policyName.length} characters`);
+    t.equal(freezePolicyOf(name).binding.metadata.name, policyName);
+  }
+  t.equal(new Set(names.map(({ policyName }) => policyName)).size, names.length, "no two share a name");
+  t.end();
+});
+
+await tap.test("webhookConfigurationOf() fails closed, for storage changes of frozen CRDs only", (t) => {
+  const clientConfig = { url: "https://127.0.0.1:8443/validate", caBundle: "LS0t" };
+  const rule = {
+    apiGroups: ["apiextensions.k8s.io"],
+    apiVersions: ["v1"],
+    operations: ["UPDATE"],
+    resources: ["customresourcedefinitions"],
+    scope: "Cluster",
+  };
+  t.same(webhookConfigurationOf({ clientConfig }), {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingWebhookConfiguration",
+    metadata: { name: WEBHOOK_NAME, labels: { "app.kubernetes.io/managed-by": "ksvm" }, annotations: STAMP },
+    webhooks: [
+      {
+        name: WEBHOOK_NAME,
+        clientConfig,
+        rules: [rule],
+        matchPolicy: "Equivalent",
+        objectSelector: {},
+        matchConditions: [
+          { name: "frozen", expression: FROZEN_EXPRESSION },
+          { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
+        ],
+        failurePolicy: "Fail",
+        sideEffects: "None",
+        admissionReviewVersions: ["v1"],
+        timeoutSeconds: 5,
+      },
+    ],
+  });
+  const service = { namespace: "ksvm-system", name: "ksvm-webhook", path: "/validate" };
+  t.match(webhookConfigurationOf({ clientConfig: { service, caBundle: "LS0t" }, timeoutSeconds: 10 }), {
+    webhooks: [{ clientConfig: { service, caBundle: "LS0t" }, timeoutSeconds: 10 }],
+  });
+  t.end();
+});

@@ -1,6 +1,7 @@
 import tap from "tap";
-
 import { assertSupportedServer, isSupportedVersion, preferredVersions, resourcesOf } from "../../src/kube/discovery.ts";
+import { isAsWanted, mergePatchTo } from "../../src/kube/drift.ts";
+import { apiVersionOf, collectionPath, groupVersionPath, objectPath } from "../../src/kube/resources.ts";
 import { groupList, resourceList, sendJson, startServer } from "./local-server.ts";
 
 const versions: readonly [gitVersion: string, supported: boolean][] = [
@@ -82,3 +83,93 @@ await tap.test("resourcesOf() and preferredVersions() read the lists of an API s
     { group: "a", version: "v1", versions: ["v1", "v2"] },
   ]);
 });
+
+const SECRETS = { group: "", version: "v1", resource: "secrets" };
+const WIDGETS = { group: "example.com", version: "v1beta1", resource: "widgets" };
+
+const cases: readonly [name: string, actual: string, expected: string][] = [
+  ["groupVersionPath() of the core group", groupVersionPath("", "v1"), "/api/v1"],
+  ["groupVersionPath() of a named group", groupVersionPath("apps", "v1"), "/apis/apps/v1"],
+  ["apiVersionOf() of the core group", apiVersionOf("", "v1"), "v1"],
+  ["apiVersionOf() of a named group", apiVersionOf("apps", "v1"), "apps/v1"],
+  ["collectionPath() of the core group", collectionPath(SECRETS), "/api/v1/secrets"],
+  ["collectionPath() of a named group", collectionPath(WIDGETS), "/apis/example.com/v1beta1/widgets"],
+  [
+    "objectPath() of a namespaced object",
+    objectPath(SECRETS, { namespace: "ns", name: "a" }),
+    "/api/v1/namespaces/ns/secrets/a",
+  ],
+  [
+    "objectPath() of a cluster-scoped object",
+    objectPath(WIDGETS, { name: "a" }),
+    "/apis/example.com/v1beta1/widgets/a",
+  ],
+  [
+    "objectPath() of names with odd characters",
+    objectPath(WIDGETS, { namespace: "a/b", name: "system:x?y#z%" }),
+    "/apis/example.com/v1beta1/namespaces/a%2Fb/widgets/system%3Ax%3Fy%23z%25",
+  ],
+];
+
+for (const [name, actual, expected] of cases) {
+  await tap.test(`${name} is ${expected}`, (t) => {
+    t.equal(actual, expected);
+    t.end();
+  });
+}
+
+const WANTED = {
+  metadata: { name: "a", labels: { b: "c" } },
+  webhooks: [
+    {
+      name: "a",
+      clientConfig: { url: "u", caBundle: "x" },
+      objectSelector: {},
+      rules: ["r"],
+      matchConditions: undefined,
+    },
+  ],
+};
+const [webhook] = WANTED.webhooks;
+
+const driftCases: readonly [name: string, live: unknown, isRight: boolean][] = [
+  ["the same", WANTED, true],
+  [
+    "with metadata and status beside it",
+    { ...WANTED, status: {}, metadata: { ...WANTED.metadata, uid: "1", labels: { b: "c", d: "e" } } },
+    true,
+  ],
+  ["a default beside it", { ...WANTED, webhooks: [{ ...webhook, timeoutSeconds: 5 }] }, true],
+  ["nothing", undefined, false],
+  ["null", null, false],
+  ["a label changed", { ...WANTED, metadata: { name: "a", labels: { b: "x" } } }, false],
+  ["the caBundle emptied", { ...WANTED, webhooks: [{ ...webhook, clientConfig: { url: "u", caBundle: "" } }] }, false],
+  ["the caBundle gone", { ...WANTED, webhooks: [{ ...webhook, clientConfig: { url: "u" } }] }, false],
+  ["a selector added", { ...WANTED, webhooks: [{ ...webhook, objectSelector: { matchLabels: {} } }] }, false],
+  ["the selector gone", { ...WANTED, webhooks: [{ ...webhook, objectSelector: undefined }] }, false],
+  ["a rule added", { ...WANTED, webhooks: [{ ...webhook, rules: ["r", "s"] }] }, false],
+  ["no rule left", { ...WANTED, webhooks: [{ ...webhook, rules: [] }] }, false],
+  ["what is to be absent added", { ...WANTED, webhooks: [{ ...webhook, matchConditions: [{}] }] }, false],
+  ["a webhook added", { ...WANTED, webhooks: [webhook, webhook] }, false],
+  ["no webhook left", { ...WANTED, webhooks: null }, false],
+];
+
+for (const [name, live, isRight] of driftCases) {
+  await tap.test(`isAsWanted() says ${isRight ? "yes" : "no"}: ${name}`, (t) => {
+    t.equal(isAsWanted(live, WANTED), isRight);
+    t.end();
+  });
+}
+
+await tap.test(
+  "mergePatchTo() takes out what is to be absent, and leaves lists and empty objects as they are wanted",
+  (t) => {
+    const wanted = {
+      spec: { bound: undefined, rules: [{ names: undefined }], selector: {}, match: { also: undefined } },
+    };
+    t.same(JSON.parse(JSON.stringify(mergePatchTo(wanted))), {
+      spec: { bound: null, rules: [{}], selector: {}, match: { also: null } },
+    });
+    t.end();
+  },
+);

@@ -1,16 +1,19 @@
-import { setTimeout as delay } from "node:timers/promises";
+import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
+import { createSecureServer } from "node:http2";
+import { createServer as createHttpsServer } from "node:https";
+import { type AddressInfo, createServer, type Server } from "node:net";
+import { join } from "node:path";
 import { inspect } from "node:util";
-
-import tap from "tap";
-
+import { KubeConfig } from "@kubernetes/client-node";
+import tap, { Test } from "tap";
+import { issueCa, issueServing } from "../../src/certs/issue.ts";
+import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { KsvmError } from "../../src/errors.ts";
-import { BodyTooLarge } from "../../src/kube/bounded-body.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { CredentialsError } from "../../src/kube/connect/credentials.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { failureKindOf } from "../../src/kube/failure.ts";
 import { Transport } from "../../src/kube/transport.ts";
-import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "./local-server.ts";
 
 const MIB = 2 ** 20;
@@ -45,15 +48,6 @@ await tap.test("Transport.request() sends what it is given and parses the answer
     accept: "application/json;as=X",
     "user-agent": "ksvm",
   });
-});
-
-await tap.test("Transport.request() has no server time when the answer has none", async (t) => {
-  // A real API server always sends one.
-  const server = await startServer(t, (_, response) => {
-    response.sendDate = false;
-    response.end("{}");
-  });
-  t.same(await server.transport().request(GET), { status: 200, body: {}, serverTime: undefined });
 });
 
 await tap.test("Transport.request() throws ApiError with the Status when the answer is one", async (t) => {
@@ -105,35 +99,15 @@ await tap.test("Transport.request() throws ApiError when the answer is a redirec
 for (const status of [200, 500]) {
   await tap.test(`Transport.request() throws TransportError when the body of a ${status} is cut off`, async (t) => {
     // A real API server would have to crash in the middle of an answer.
-    const server = await startServer(t, async (_, response) => {
+    const server = await startServer(t, (_, response) => {
       response.writeHead(status, { "content-type": "application/json", "content-length": "100" });
-      response.write('{"kind":"Status"');
-      await delay(20);
-      response.destroy();
+      response.write('{"kind":"Status"', () => response.destroy());
     });
     const error = await errorOf(server.transport().request(GET));
     t.ok(error instanceof TransportError);
     t.match((error as Error).message, `Cannot GET /x: no answer from ${server.url}: `);
   });
 }
-
-await tap.test("Transport.request() reads no more than 4 MiB of an error", async (t) => {
-  // What a proxy may send; a real API server cannot be made to.
-  let sent = 0;
-  const server = await startServer(t, async (_, response) => {
-    response.writeHead(500);
-    while (!response.destroyed && sent < 64) {
-      response.write("x".repeat(2 ** 20));
-      sent++;
-      await delay(5);
-    }
-    response.end();
-  });
-  const error = await errorOf(server.transport().request(GET));
-  t.ok(error instanceof TransportError);
-  t.match((error as Error).message, /continues beyond 4194304 bytes/);
-  t.ok(sent < 64, `${sent} MiB were sent`);
-});
 
 for (const [isAnnounced, said] of [
   [true, "has 83886080 bytes"],
@@ -147,8 +121,9 @@ for (const [isAnnounced, said] of [
       response.writeHead(200, isAnnounced ? { "content-length": String(80 * MIB) } : {});
       while (!response.destroyed && sent < 80) {
         sent++;
-        response.write(" ".repeat(MIB));
-        await delay(5);
+        await new Promise((written) => {
+          response.write(" ".repeat(MIB), written);
+        });
       }
       response.end();
     });
@@ -162,13 +137,6 @@ for (const [isAnnounced, said] of [
     t.ok(sent < (isAnnounced ? 20 : 80), `${sent} MiB were sent`);
   });
 }
-
-await tap.test("Transport.request() reads an answer of many MiB", async (t) => {
-  const text = "x".repeat(40 * MIB);
-  const server = await startServer(t, (_, response) => sendJson(response, 200, { text }));
-  const { body } = await server.transport().request<{ text: string }>(GET);
-  t.equal(body.text.length, text.length);
-});
 
 await tap.test("Transport.request() throws TransportError when a success is not JSON", async (t) => {
   // What a captive portal sends.
@@ -184,18 +152,6 @@ await tap.test("Transport.request() throws TransportError when no server listens
   t.match((error as Error).message, /ECONNREFUSED/);
 });
 
-await tap.test("Transport.request() throws TransportError when no answer comes in time", async (t) => {
-  // A real API server answers.
-  const server = await startServer(t, () => undefined);
-  t.ok((await errorOf(server.transport({ timeoutMs: 50 }).request(GET))) instanceof TransportError);
-});
-
-await tap.test("Transport.request() throws TransportError when the body stalls", async (t) => {
-  // A real API server writes its answer at once.
-  const server = await startServer(t, (_, response) => response.writeHead(200).write("{"));
-  t.ok((await errorOf(server.transport({ timeoutMs: 50 }).request(GET))) instanceof TransportError);
-});
-
 const stalls: readonly [name: string, answer: boolean][] = [
   ["before the answer", false],
   ["in the middle of the answer", true],
@@ -208,7 +164,7 @@ for (const [name, answer] of stalls) {
     // A real API server would have answered before the abort.
     const server = await startServer(t, (_, response) => {
       if (answer) response.writeHead(200).write("{");
-      setTimeout(() => abort.abort(reason), 50);
+      setImmediate(() => abort.abort(reason));
     });
     t.equal(await errorOf(server.transport().request({ ...GET, signal: abort.signal })), reason);
   });
@@ -219,26 +175,6 @@ await tap.test("Transport.request() sends nothing when the signal is aborted alr
   const reason = new Error("stop");
   t.equal(await errorOf(server.transport().request({ ...GET, signal: AbortSignal.abort(reason) })), reason);
   t.same(server.seen, []);
-});
-
-await tap.test("Transport.close() lets a request under way end, and then ends its connection", async (t) => {
-  // A real API server would have answered before.
-  const transport: { current?: Transport } = {};
-  const server = await startServer(t, async (_, response) => {
-    setTimeout(() => sendJson(response, 200, { late: true }), 50);
-    await transport.current?.close();
-  });
-  transport.current = server.transport();
-  t.match(await transport.current.request(GET), { body: { late: true } });
-});
-
-await tap.test("Transport takes the slash off the end of the server's URL", async (t) => {
-  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
-  const transport = new Transport(configFor(kubeconfigFor(`${server.url}/`)));
-  t.teardown(() => transport.close());
-  t.equal(transport.server, server.url);
-  await transport.request(GET);
-  t.equal(server.seen[0]?.path, "/x");
 });
 
 await tap.test("Transport keeps the path of the server's URL, as behind a proxy for many clusters", async (t) => {
@@ -255,48 +191,6 @@ await tap.test("Transport keeps the path of the server's URL, as behind a proxy 
   );
 });
 
-await tap.test("Transport.readBytes() hands over the bytes of an answer, up to a limit", async (t) => {
-  const server = await startServer(t, (request, response) => {
-    if (request.path === "/refused") sendStatus(response, 404, { reason: "NotFound" });
-    else response.end("four");
-  });
-  const transport = server.transport();
-  const { body } = await transport.readBytes(GET, 4, (bytes) => bytes.toString());
-  t.equal(body, "four");
-  const tooLarge = await errorOf(transport.readBytes(GET, 3, () => t.fail("it is not read")));
-  t.ok(tooLarge instanceof TransportError);
-  t.match((tooLarge as Error).message, /the body has 4 bytes, beyond 3 bytes/);
-  const unread = await errorOf(transport.readBytes(GET, 4, () => JSON.parse("{")));
-  t.ok(unread instanceof TransportError, "what cannot be read is no answer");
-  const refused = await errorOf(transport.readBytes({ ...GET, path: "/refused" }, 4, () => t.fail("it is not read")));
-  t.match(refused, { name: "ApiError", status: 404, reason: "NotFound" }, "an error may be larger");
-});
-
-await tap.test("Transport throws the caller's reason as it is, also where that tells of another answer", async (t) => {
-  const server = await startServer(t, (_, response) =>
-    response.writeHead(200, { "content-length": String(80 * MIB) }).flushHeaders(),
-  );
-  const transport = server.transport();
-  const tooLarge = new TransportError("GET /other", "https://other", new BodyTooLarge(64 * MIB, 80 * MIB));
-  for (const reason of [tooLarge, (await errorOf(transport.request(GET))) as Error]) {
-    const abort = new AbortController();
-    const asked = transport.request({ ...GET, signal: abort.signal });
-    abort.abort(reason);
-    t.equal(await errorOf(asked), reason);
-  }
-});
-
-for (const status of [204, 304]) {
-  await tap.test(`Transport reads no body of a ${status}, whatever its content-length says`, async (t) => {
-    // What a proxy may send; no API server does.
-    const server = await startServer(t, (_, response) => {
-      response.socket?.end(`HTTP/1.1 ${status} Said\r\ncontent-length: ${80 * MIB}\r\n\r\n`);
-    });
-    const asked = server.transport().request({ method: "DELETE", path: "/x", signal: AbortSignal.timeout(5_000) });
-    t.match(await errorOf(asked), status === 204 ? { name: "DoubtfulAnswer" } : { name: "ApiError", status: 304 });
-  });
-}
-
 await tap.test("Transport sends a path that is no plain one as URLs are sent", async (t) => {
   const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
   const transport = server.transport();
@@ -311,80 +205,6 @@ await tap.test("Transport sends a path that is no plain one as URLs are sent", a
   t.equal(await seen("/api/.well"), "/api/.well");
 });
 
-await tap.test("Transport tells its observer of each request once, with the status that came or with 0", async (t) => {
-  const server = await startServer(t, (request, response) => {
-    if (request.path === "/broken") response.destroy();
-    else if (request.path === "/cut")
-      response.writeHead(200, { "content-length": "9" }).write("x", () => response.destroy());
-    else sendJson(response, request.path === "/x" ? 200 : 500, {});
-  });
-  const told: string[] = [];
-  const transport = new Transport(configFor(kubeconfigFor(server.url)), {
-    observer: (method, status) => told.push(`${method} ${status}`),
-  });
-  t.teardown(() => transport.close());
-  await transport.request(GET);
-  await transport.read(GET, async (body) => body.dump());
-  await errorOf(transport.request({ method: "PUT", path: "/no", body: {} }));
-  await errorOf(transport.request({ ...GET, path: "/broken" }));
-  t.same(told, ["GET 200", "GET 200", "PUT 500", "GET 0"]);
-  await errorOf(transport.request({ ...GET, path: "/cut" }));
-  t.equal(told.at(-1), "GET 200", "a body that breaks off has a status");
-  t.equal(told.length, 5);
-});
-
-/** A transport whose credentials are `token-1`, then `token-2`, … each time they are asked for. */
-function countingTransport(t: Tap, url: string, options: { clock: FakeClock; failures?: number }): Transport {
-  let asked = 0;
-  const credentials = {
-    get: async () => {
-      asked++;
-      if (asked <= (options.failures ?? 0)) throw new CredentialsError(new Error("no agent"), false);
-      return { headers: { authorization: `Bearer token-${asked}` } };
-    },
-    wereAccepted: false,
-    accept: () => undefined,
-    refuse: () => undefined,
-    hold: () => undefined,
-    release: () => undefined,
-  };
-  const transport = new Transport(configFor(kubeconfigFor(url)), { ...options, credentials });
-  t.teardown(() => transport.close());
-  return transport;
-}
-
-type Tap = Parameters<typeof startServer>[0];
-
-await tap.test("Transport asks for credentials once for many requests, and again after a minute", async (t) => {
-  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
-  const clock = new FakeClock();
-  const transport = countingTransport(t, server.url, { clock });
-  await Promise.all([transport.request(GET), transport.request(GET), transport.request(GET)]);
-  clock.advance(59_999);
-  await transport.request(GET);
-  clock.advance(1);
-  await Promise.all([transport.request(GET), transport.request(GET)]);
-  const used = server.seen.map(({ headers }) => headers.authorization?.at(-1));
-  t.same(used, ["1", "1", "1", "1", "2", "2"]);
-});
-
-await tap.test("Transport.another() leads elsewhere with the same credentials and clock", async (t) => {
-  const [first, second] = [
-    await startServer(t, (_, response) => sendJson(response, 200, {})),
-    await startServer(t, (_, response) => sendJson(response, 200, {})),
-  ];
-  const clock = new FakeClock();
-  const transport = countingTransport(t, first.url, { clock });
-  const [same, other] = [transport.another({}), transport.another({ server: second.url })];
-  t.teardown(() => Promise.all([same.close(), other.close()]));
-  await same.request(GET);
-  await other.request(GET);
-  clock.advance(60_000);
-  await other.request(GET);
-  const usedAt = ({ seen }: typeof first): unknown => seen.map(({ headers }) => headers.authorization);
-  t.same([usedAt(first), usedAt(second)], [["Bearer token-1"], ["Bearer token-2", "Bearer token-3"]]);
-});
-
 await tap.test("Transport shows no credentials where something prints it", async (t) => {
   const config = configFor(kubeconfigFor("https://127.0.0.1:1", { token: "very-secret" }));
   const transport = new Transport(config);
@@ -392,32 +212,191 @@ await tap.test("Transport shows no credentials where something prints it", async
   t.notMatch(printed.join("\n"), /very-secret/);
 });
 
-await tap.test("Transport keeps a stream open when it asks for credentials again", async (t) => {
-  // A real API server cannot be told when to write into a watch.
-  const server = await startServer(t, ({ path }, response) => {
-    if (path !== "/stream") return sendJson(response, 200, {});
-    response.write("a");
-    return setTimeout(() => response.end("b"), 100);
+type Tap = Parameters<typeof startServer>[0] & { testdir(content?: Record<string, string>): string };
+
+/** A server whose connections are taken and never answered, as by a process that was stopped. */
+async function silentServer(t: Tap): Promise<{ readonly port: number; readonly connections: () => Promise<number> }> {
+  const server = createServer((socket) => socket.on("error", () => undefined).resume());
+  return listen(t, server);
+}
+
+/** A proxy that never answers CONNECT. */
+async function silentProxy(t: Tap): Promise<{ readonly port: number; readonly connections: () => Promise<number> }> {
+  const server = createHttpServer();
+  server.on("connect", (_request, socket) => socket.on("error", () => undefined).resume());
+  return listen(t, server);
+}
+
+async function listen(t: Tap, server: Server): Promise<{ port: number; connections: () => Promise<number> }> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => server.close());
+  const connections = (): Promise<number> =>
+    new Promise((resolve, reject) => {
+      server.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
+    });
+  return { port: (server.address() as AddressInfo).port, connections };
+}
+
+const PLUGIN = `
+writeFileSync(process.argv[2], String(process.pid));
+setInterval(() => undefined, 1_000);
+`;
+
+function hangingPlugin(folder: string): Readonly<Record<string, unknown>> {
+  return {
+    exec: {
+      apiVersion: "client.authentication.k8s.io/v1",
+      command: process.execPath,
+      args: [join(folder, "plugin.mjs"), join(folder, "pid")],
+      interactiveMode: "Never",
+    },
+  };
+}
+
+interface Stage {
+  readonly name: string;
+  readonly setUp: (t: Tap) => Promise<KubeConfig>;
+}
+
+// A real API server would have to be stopped; what hangs here stands before it.
+const stages: readonly Stage[] = [
+  {
+    name: "an exec plugin that hangs",
+    setUp: async (t) => {
+      const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
+      return configFor(kubeconfigFor(server.url, hangingPlugin(t.testdir({ "plugin.mjs": PLUGIN }))));
+    },
+  },
+  {
+    name: "a proxy that does not answer CONNECT",
+    setUp: async (t) => {
+      const { port } = await silentProxy(t);
+      const kubeconfig = kubeconfigFor("https://192.0.2.1:6443");
+      return configFor(kubeconfig.replace("server:", `proxy-url: http://127.0.0.1:${port}\n      server:`));
+    },
+  },
+  {
+    name: "a TLS handshake that is not answered",
+    setUp: async (t) => configFor(kubeconfigFor(`https://127.0.0.1:${(await silentServer(t)).port}`)),
+  },
+  {
+    name: "headers that do not come",
+    setUp: async (t) => configFor(kubeconfigFor((await startServer(t, () => undefined)).url)),
+  },
+  {
+    name: "a body that trickles",
+    setUp: async (t) => {
+      const server = await startServer(t, (_, response) => {
+        response.writeHead(200);
+        const timer = setInterval(() => response.write(" "), 20);
+        response.on("close", () => clearInterval(timer));
+      });
+      return configFor(kubeconfigFor(server.url));
+    },
+  },
+];
+
+for (const { name, setUp } of stages) {
+  await tap.test(`Transport.request() ends by its timeout, and so does close(), in spite of ${name}`, async (t) => {
+    const transport = new Transport(await setUp(t), { timeoutMs: 100 });
+    const error = await transport.request(GET).catch((thrown: unknown) => thrown);
+    t.ok(error instanceof TransportError, String(error));
+    t.match((error as Error).message, /the time for an answer \(0\.1 s\) is up/);
+    await transport.close();
   });
-  const clock = new FakeClock();
-  const transport = countingTransport(t, server.url, { clock });
-  const stream = await transport.stream({ method: "GET", path: "/stream" });
-  for (let session = 0; session < 3; session++) {
-    clock.advance(60_000);
-    await transport.request(GET);
-  }
-  let read = "";
-  for await (const chunk of stream) read += String(chunk);
-  t.equal(read, "ab");
+}
+
+await tap.test("a server that speaks HTTP/2 is spoken to in HTTP/1.1", async (t) => {
+  // Local, to see the version. Over HTTP/2 one in two hundred transports that were closed with a watch just ended raised
+  // an error that nothing could catch.
+  const { certPem, keyPem } = await issueSelfSigned({
+    dnsNames: [],
+    ipAddresses: ["127.0.0.1"],
+    now: new Date(),
+    lifetimeMs: 60_000,
+  });
+  const server = createSecureServer({ cert: certPem, key: keyPem, allowHTTP1: true }, (request, response) => {
+    response.end(JSON.stringify({ version: request.httpVersion }));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const transport = new Transport(configFor(kubeconfigFor(`https://127.0.0.1:${port}`)));
+  t.teardown(async () => {
+    await transport.close();
+    server.close();
+  });
+  t.same((await transport.request({ method: "GET", path: "/" })).body, { version: "1.1" });
 });
 
-await tap.test("Transport throws Unauthorized when there are no credentials, and tries again next time", async (t) => {
-  const server = await startServer(t, (_, response) => sendJson(response, 200, {}));
-  const transport = countingTransport(t, server.url, { clock: new FakeClock(), failures: 1 });
-  t.match(await errorOf(transport.request(GET)), {
-    code: "Unauthorized",
-    message: `Cannot authenticate: no credentials for ${server.url}: no agent`,
+const HOUR_MS = 3_600_000;
+const now = new Date();
+const [ca, other] = await Promise.all([issueCa({ now, lifetimeMs: HOUR_MS }), issueCa({ now, lifetimeMs: HOUR_MS })]);
+
+async function serve(
+  t: Test,
+  names: { readonly at?: Date; readonly ipAddresses?: readonly string[] },
+): Promise<{ readonly url: string; readonly caPem: string }> {
+  const { at = now, ipAddresses = ["127.0.0.1"] } = names;
+  const signer = at === now ? ca : await issueCa({ now: at, lifetimeMs: HOUR_MS });
+  const pair = await issueServing({ ca: signer, now: at, lifetimeMs: HOUR_MS, dnsNames: ["a.example"], ipAddresses });
+  const server = createHttpsServer({ cert: pair.certPem, key: pair.keyPem }, (_, response) => response.end("{}"));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => server.close());
+  return { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, caPem: signer.certPem };
+}
+
+function transport(t: Test, server: string, caPem: string): Transport {
+  const config = new KubeConfig();
+  const caData = Buffer.from(caPem).toString("base64");
+  config.loadFromOptions({
+    clusters: [{ name: "a", server, caData }],
+    users: [{ name: "a", token: "a" }],
+    contexts: [{ name: "a", cluster: "a", user: "a" }],
+    currentContext: "a",
   });
-  await transport.request(GET);
-  t.equal(server.seen.length, 1);
-});
+  const opened = new Transport(config);
+  t.teardown(() => opened.close());
+  return opened;
+}
+
+const REQUEST = { method: "GET", path: "/version" } as const;
+
+await tap.test(
+  "a server whose CA the kubeconfig does not name is untrusted, and the message says what to set",
+  async (t) => {
+    const { url } = await serve(t, {});
+    await t.rejects(transport(t, url, other.certPem).request(REQUEST), {
+      code: "ServerUntrusted",
+      message:
+        /^Cannot GET \/version: no trusted connection to https:[^\n]*; set certificate-authority or [^\n]*kubeconfig/,
+    });
+    await t.resolves(transport(t, url, ca.certPem).request(REQUEST), "negative control");
+  },
+);
+
+await tap.test(
+  "a server whose certificate is for another address is untrusted, and the message says what to set",
+  async (t) => {
+    const { url } = await serve(t, { ipAddresses: [] });
+    await t.rejects(transport(t, url, ca.certPem).request(REQUEST), {
+      code: "ServerUntrusted",
+      message: /tls-server-name/,
+    });
+  },
+);
+
+await tap.test(
+  "a server whose certificate expired, or is not valid yet, is untrusted, and the message names the clock",
+  async (t) => {
+    for (const ms of [-48 * HOUR_MS, 48 * HOUR_MS]) {
+      const { url, caPem } = await serve(t, { at: new Date(now.getTime() + ms) });
+      await t.rejects(transport(t, url, caPem).request(REQUEST), {
+        code: "ServerUntrusted",
+        message: /clock of this machine/,
+      });
+    }
+  },
+);

@@ -1,7 +1,11 @@
 import * as fc from "fast-check";
 import tap from "tap";
+import { ApiError } from "../../src/kube/errors.ts";
 import { Limiter } from "../../src/retry/limiter.ts";
+import { Pacer } from "../../src/retry/pacer.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { SimulatedServer } from "./simulated-server.ts";
+import { TEST_SEED } from "../seed.ts";
 
 const SECOND = 1_000;
 
@@ -14,12 +18,6 @@ function meanOf(limits: readonly { readonly at: number; readonly limit: number }
   }
   return sum / (to - from);
 }
-
-await tap.test("Limiter begins with four requests at a time", (t) => {
-  t.equal(new Limiter({ maxInFlight: 16 }).limit, 4);
-  t.equal(new Limiter({ maxInFlight: 1 }).limit, 1);
-  t.end();
-});
 
 await tap.test("Limiter grows to the most that is allowed where twice as many finish twice as much", (t) => {
   const server = new SimulatedServer({ latencyMs: 50, capacity: 1_000 });
@@ -61,16 +59,6 @@ await tap.test("Limiter shrinks where the API server becomes busy, and grows aga
   t.end();
 });
 
-await tap.test("Limiter stays high where each request takes longer for good, whatever is sent", (t) => {
-  const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000 });
-  const limiter = new Limiter({ maxInFlight: 32 });
-  server.drive(limiter, 10 * SECOND);
-  server.latencyMs = 60;
-  const { limits } = server.drive(limiter, 60 * SECOND);
-  t.ok(meanOf(limits, 15 * SECOND, 70 * SECOND) > 28, String(meanOf(limits, 15 * SECOND, 70 * SECOND)));
-  t.end();
-});
-
 await tap.test("Limiter does not mind failures that come whatever is sent", (t) => {
   for (const failingShare of [0.05, 0.2, 0.3]) {
     const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000, failingShare: () => failingShare });
@@ -104,18 +92,6 @@ await tap.test("Limiter allows one at a time while most fail, and recovers", (t)
   t.end();
 });
 
-await tap.test("Limiter grows also where every request takes seconds", (t) => {
-  for (const seconds of [3, 10, 30]) {
-    const server = new SimulatedServer({ latencyMs: seconds * SECOND, capacity: 1_000 });
-    const { limits } = server.drive(new Limiter({ maxInFlight: 16 }), 15 * seconds * SECOND);
-    t.ok(
-      limits.some(({ limit }) => limit === 16),
-      `${seconds} s`,
-    );
-  }
-  t.end();
-});
-
 await tap.test("Limiter takes less, at once, where others wait, and tries more after eight seconds", (t) => {
   const server = new SimulatedServer({ latencyMs: 10, capacity: 1_000 });
   const limiter = new Limiter({ maxInFlight: 32 });
@@ -142,15 +118,6 @@ await tap.test("Limiter leaves two at a time, whatever others wait", (t) => {
   const alone = new Limiter({ maxInFlight: 1 });
   for (let now = 0; now < 10_000; now += 200) alone.felt(now, now + 50 + now / 20);
   t.equal(alone.limit, 1);
-  t.end();
-});
-
-await tap.test("Limiter takes what is usual far away for no wait of others", (t) => {
-  const limiter = new Limiter({ maxInFlight: 32 });
-  for (let now = 0; now < 60_000; now += 200) limiter.felt(now, now + 150);
-  t.equal(limiter.limit, 4);
-  limiter.felt(60_000, 60_460);
-  t.equal(limiter.limit, 3);
   t.end();
 });
 
@@ -185,6 +152,90 @@ await tap.test("Limiter allows at least one request and at most as many as it ma
         return Number.isInteger(limiter.limit) && limiter.limit >= 1 && limiter.limit <= maxInFlight;
       });
     }),
+    { seed: TEST_SEED },
   );
   t.end();
+});
+
+const NEVER = new AbortController().signal;
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+await tap.test("Pacer.forEach() does each item once, in order, with at most maxInFlight at a time", async (t) => {
+  const items = Array.from({ length: 50 }, (_, index) => index);
+  for (const maxInFlight of [1, 3, 100]) {
+    const pacer = new Pacer({ clock: new FakeClock(), maxInFlight, maxQps: Number.POSITIVE_INFINITY });
+    const begun: number[] = [];
+    let inFlight = 0;
+    let most = 0;
+    const work = async (item: number): Promise<void> => {
+      begun.push(item);
+      most = Math.max(most, ++inFlight);
+      await turn();
+      inFlight--;
+    };
+    await pacer.forEach(items, work, NEVER);
+    t.same(begun, items);
+    t.equal(most, Math.min(maxInFlight, items.length));
+  }
+});
+
+await tap.test("Pacer.forEach() spreads the starts evenly when maxQps is given, over several calls", async (t) => {
+  const clock = new FakeClock();
+  const pacer = new Pacer({ clock, maxInFlight: 1, maxQps: 4 });
+  const starts: number[] = [];
+  const work = async (): Promise<void> => void starts.push(clock.monotonic());
+  await pacer.forEach([1, 2, 3], work, NEVER);
+  await pacer.forEach([4], work, NEVER);
+  t.same(starts, [0, 250, 500, 750]);
+});
+
+await tap.test("Pacer.forEach() begins nothing after an error and throws it once the rest is done", async (t) => {
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 2, maxQps: Number.POSITIVE_INFINITY });
+  const failure = new Error("first");
+  const log: string[] = [];
+  const work = async (item: string): Promise<void> => {
+    log.push(`begin ${item}`);
+    await turn();
+    if (item === "a") throw failure;
+    await turn();
+    log.push(`end ${item}`);
+  };
+  await t.rejects(pacer.forEach(["a", "b", "c", "d"], work, NEVER), failure);
+  t.same(log, ["begin a", "begin b", "end b"]);
+});
+
+await tap.test("Pacer.forEach() throws the signal's reason and begins nothing more when it is aborted", async (t) => {
+  const abort = new AbortController();
+  const reason = new Error("stop");
+  for (const maxQps of [10, Number.POSITIVE_INFINITY]) {
+    const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps });
+    const begun: number[] = [];
+    const work = async (item: number): Promise<void> => {
+      begun.push(item);
+      abort.abort(reason);
+    };
+    await t.rejects(pacer.forEach([1, 2, 3], work, abort.signal), reason);
+    t.same(begun, maxQps === 10 ? [1] : []);
+  }
+});
+
+await tap.test("Pacer.aside() lets all others go on where a fifth of the requests fails", async (t) => {
+  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
+  const waited = Promise.withResolvers<void>();
+  let done = 0;
+  const work = async (item: number): Promise<void> => {
+    if (item % 5 === 0) {
+      await pacer.observe(() => Promise.reject(new ApiError("GET /x", 503, {}))).catch(() => undefined);
+      await pacer.aside(() => waited.promise, NEVER);
+    }
+    await pacer.observe(() => Promise.resolve());
+    done++;
+  };
+  const items = Array.from({ length: 1_000 }, (_, index) => index);
+  const all = pacer.forEach(items, work, NEVER);
+  for (let turns = 0; turns < 3_000; turns++) await turn();
+  t.equal(done, 800, "two hundred wait");
+  waited.resolve();
+  await all;
+  t.equal(done, 1_000);
 });

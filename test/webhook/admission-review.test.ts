@@ -23,8 +23,8 @@ await tap.test("parseAdmissionReview() takes an update", (t) => {
 });
 
 const { request } = reviewOf(CRD, CRD) as { request: Record<string, unknown> };
-const review = (change: object): unknown => ({ ...reviewOf(CRD, CRD), ...change });
-const withRequest = (change: object): unknown => review({ request: { ...request, ...change } });
+const reviewWith = (change: object): unknown => ({ ...reviewOf(CRD, CRD), ...change });
+const withRequest = (change: object): unknown => reviewWith({ request: { ...request, ...change } });
 const withOld = (change: object): unknown => withRequest({ oldObject: { ...CRD, ...change } });
 const withVersions = (versions: unknown): unknown => withOld({ spec: { versions } });
 const withMetadata = (change: object): unknown => withOld({ metadata: { ...CRD.metadata, ...change } });
@@ -34,10 +34,10 @@ const refused: readonly [body: unknown, problem: string, uid?: string][] = [
   [null, "the body must be an object", ""],
   ["review", "the body must be an object", ""],
   [[], "the body must be an object", ""],
-  [review({ apiVersion: "admission.k8s.io/v1beta1" }), 'apiVersion must be "admission.k8s.io/v1"'],
-  [review({ kind: "ConversionReview" }), 'kind must be "AdmissionReview"'],
-  [review({ request: undefined }), "request must be an object", ""],
-  [review({ request: null }), "request must be an object", ""],
+  [reviewWith({ apiVersion: "admission.k8s.io/v1beta1" }), 'apiVersion must be "admission.k8s.io/v1"'],
+  [reviewWith({ kind: "ConversionReview" }), 'kind must be "AdmissionReview"'],
+  [reviewWith({ request: undefined }), "request must be an object", ""],
+  [reviewWith({ request: null }), "request must be an object", ""],
   [withRequest({ uid: undefined }), "request.uid must be a non-empty string", ""],
   [withRequest({ uid: 7 }), "request.uid must be a non-empty string", ""],
   [withRequest({ uid: "" }), "request.uid must be a non-empty string", ""],

@@ -1,12 +1,10 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { mock } from "node:test";
 
 import { KubeConfig } from "@kubernetes/client-node";
 import tap from "tap";
 
 import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
-import { failureKindOf } from "../../../src/kube/failure.ts";
 import { Transport } from "../../../src/kube/transport.ts";
 import { FakeClock } from "../../fake-clock.ts";
 import { configFor, kubeconfigFor, type LocalServer, sendJson, sendStatus, startServer } from "../local-server.ts";
@@ -93,29 +91,6 @@ await tap.test(
   },
 );
 
-for (const [validity, expiry] of [
-  ["valid", hours(1)],
-  ["expired", hours(-1)],
-] as const) {
-  await tap.test(
-    `Transport: a plugin whose tokens are all refused is not run for each of them: ${validity}`,
-    async (t) => {
-      const folder = t.testdir({ "plugin.mjs": PLUGIN });
-      const server = await startServer(t, (_, response) => sendStatus(response, 401));
-      const client = new Transport(configFor(kubeconfigFor(server.url, pluginUser(folder, expiry))));
-      t.teardown(() => client.close());
-      const startedAt = performance.now();
-      for (let round = 0; round < 5; round++) {
-        await Promise.allSettled(Array.from({ length: 16 }, () => client.request(GET)));
-      }
-      const most = 2 + (performance.now() - startedAt) / 10_000;
-      const runs = readFileSync(join(folder, "log"), "utf8").length;
-      t.ok(runs >= 2, "it is run again after the first refusal");
-      t.ok(runs <= most, `${runs} runs`);
-    },
-  );
-}
-
 const brokenPlugins: readonly [name: string, plugin: string, words: RegExp][] = [
   ["fails", "console.error('log in first'); process.exit(1);", /no credentials for .*: log in first/],
   ["prints no JSON", "console.log('hello');", /no credentials for .*JSON/],
@@ -137,24 +112,6 @@ await tap.test("Transport throws Unauthorized when the exec plugin does not exis
   };
   const server = await connect(t, { exec }, new FakeClock());
   await t.rejects(server.client.request(GET), { code: "Unauthorized", message: /ENOENT/ });
-});
-
-await tap.test("Transport: a token file, as a service account has it, is read again after a minute", async (t) => {
-  const path = join(t.testdir({ token: "token-1" }), "token");
-  const clock = new FakeClock();
-  const user = { "auth-provider": { name: "tokenFile", config: { tokenFile: path } } };
-  // client-node uses the clock of this machine.
-  mock.timers.enable({ apis: ["Date"], now: Date.now() });
-  t.teardown(() => mock.timers.reset());
-  const server = await connect(t, user, clock);
-  await server.client.request(GET);
-  writeFileSync(path, "token-2");
-  t.equal(readFileSync(path, "utf8"), "token-2");
-  await server.client.request(GET);
-  clock.advance(61_000);
-  mock.timers.tick(61_000);
-  await server.client.request(GET);
-  t.same(server.tokens(), ["Bearer token-1", "Bearer token-1", "Bearer token-2"]);
 });
 
 await tap.test("Transport: the line break of a tokenFile is not part of the token", async (t) => {
@@ -194,29 +151,6 @@ await tap.test(
     }
   },
 );
-
-function kindAt(transport: Transport): Promise<unknown> {
-  return transport.request(GET).then(
-    () => "passed",
-    (error: unknown) => failureKindOf(error),
-  );
-}
-
-await tap.test("a 401 may pass once an API server accepted credentials of the user, on any connection", async (t) => {
-  let isUp = false;
-  const server = await startServer(t, (_request, response) =>
-    isUp ? sendJson(response, 200, {}) : sendStatus(response, 401),
-  );
-  const config = configFor(kubeconfigFor(server.url, { token: "t" }));
-  const [first, second] = [new Transport(config), new Transport(config)];
-  t.teardown(() => Promise.all([first.close(), second.close()]));
-  t.equal(await kindAt(first), "denied", "nobody knows whether they ever work");
-  isUp = true;
-  t.equal(await kindAt(first), "passed");
-  isUp = false;
-  t.equal(await kindAt(first), "transient");
-  t.equal(await kindAt(second), "transient");
-});
 
 /** Prints a token for the cluster that it is told of. */
 const PLUGIN_FOR_CLUSTER = `
@@ -263,28 +197,3 @@ await tap.test("Transport: a user of two clusters has the credentials of each on
     );
   }
 });
-
-await tap.test(
-  "Transport: a connection that is closed takes its plugin from no other one that begins then",
-  async (t) => {
-    const server = await startServer(t, (_request, response) => sendJson(response, 200, {}));
-    const folder = t.testdir({ "plugin.mjs": PLUGIN, ca: "none" });
-    const config = new KubeConfig();
-    config.loadFromOptions({
-      // The file is read before the plugin starts.
-      clusters: [{ name: "one", server: server.url, caFile: join(folder, "ca"), skipTLSVerify: true }],
-      users: [{ name: "jane", ...pluginUser(folder) }],
-      contexts: [{ name: "one", cluster: "one", user: "jane" }],
-      currentContext: "one",
-    });
-    const [first, second] = [new Transport(config), new Transport(config)];
-    t.teardown(() => second.close());
-    const interrupted = new AbortController();
-    const request = first.request({ ...GET, signal: interrupted.signal });
-    interrupted.abort();
-    await t.rejects(request);
-    await first.close();
-    await second.request(GET);
-    t.match(server.seen.at(-1)?.headers.authorization, /^Bearer token-/);
-  },
-);

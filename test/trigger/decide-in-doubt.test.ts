@@ -1,0 +1,294 @@
+import tap from "tap";
+import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
+import { MAX_HASHES, parseStorageState } from "../../src/api/parse-storage-state.ts";
+import { type CrdRecord, MAX_RECORD_LENGTH, formatCrdRecord, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
+import { decide } from "../../src/trigger/decide.ts";
+import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
+import type { StateFacts } from "../../src/trigger/next-status.ts";
+import { MINUTE, NOW, builtIn, crd, custom, disagreeing, migration, situation, state } from "./situation.ts";
+
+const OLD = NOW - HEARTBEAT_LIMIT_MS - 1;
+
+function recordOf(storedVersions: readonly string[], generation = 3): CrdRecord {
+  return { uid: "crd-uid", generation, storedVersions };
+}
+
+await tap.test("decide() keeps the hashes that it knows of when no replica looked for too long", async (t) => {
+  const before = { crd: recordOf(["v1", "v2"]), heartbeat: OLD };
+  const pruned = custom(crd(["v2"], { generation: 5 }));
+  const decision = decide(situation(pruned, state(["#v1", "#v2"], "#v2", before), [migration("Failed", "#v2")]));
+  t.same(decision.status?.persisted, ["Unknown", "#v1", "#v2"], "objects may still be stored in v1");
+  t.match(decision.create, { isForced: true }, "another client pruned storedVersions");
+
+  const later = state(decision.status?.persisted ?? [], "#v2", { crd: recordOf(["v2"], 5) });
+  const found = migration("Succeeded", "#v2", { reason: "NothingToDo", provenCrd: "crd-uid/5" });
+  t.equal(decide(situation(pruned, later, [found])).cause, "unchanged", "nothing to do proves nothing");
+
+  const listed = custom(crd(["v1", "v2"], { generation: 5 }));
+  const seen = decide(situation(listed, state(["#v2"], "#v2", { ...before, crd: recordOf(["v2"]) })));
+  t.same(seen.status?.persisted, ["Unknown", "#v2", "#v1"], "before another client prunes it");
+});
+
+await tap.test("decide() keeps the hashes that it knows of when API servers disagree after a long gap", async (t) => {
+  const open = state(["A", "B"], "B", { heartbeat: OLD });
+  t.same(decide(situation(disagreeing(["B", "C"]), open)).status, {
+    persisted: ["Unknown", "A", "B", "C"],
+    current: "Unknown",
+  });
+  const gone = decide(situation(builtIn("C"), open));
+  t.same(gone.status?.persisted, ["Unknown", "A", "B", "C"]);
+  t.match(gone.create, { isLowPriority: false }, "its hash changed, so it does not queue last");
+});
+
+await tap.test(
+  "decide() takes two changes of a clean CRD since the last look for a storage version that went there and back",
+  async (t) => {
+    const looked = (heartbeat: number, generation?: number) =>
+      state(
+        ["#v2"],
+        "#v2",
+        generation === undefined ? { heartbeat } : { heartbeat, crd: recordOf(["v2"], generation) },
+      );
+    const observed = custom(crd(["v2"], { generation: 8 }));
+    for (const heartbeat of [NOW, OLD]) {
+      for (const generation of [8, 7]) {
+        const decision = decide(situation(observed, looked(heartbeat, generation)));
+        t.equal(decision.cause, "unchanged", "one change cannot do it");
+        t.equal(decision.create, undefined);
+      }
+      for (const generation of [6, 9, undefined]) {
+        const decision = decide(situation(observed, looked(heartbeat, generation)));
+        t.same(new Set(decision.status?.persisted), new Set(["#v2", "Unknown"]));
+        t.match(decision.create, { hash: "#v2", isForced: true });
+        t.equal(decision.crdRecord, "crd-uid/8/v2");
+      }
+    }
+    const open = state(["#v2", "Unknown"], "#v2", { crd: recordOf(["v2"], 8) });
+    const found = migration("Succeeded", "#v2", { reason: "NothingToDo" });
+    t.match(decide(situation(observed, open, [found])).create, { isForced: true }, "nothing to do proves nothing");
+    const done = migration("Succeeded", "#v2", { reason: "Migrated", provenCrd: "crd-uid/8" });
+    t.equal(decide(situation(observed, open, [done])).cause, "completed");
+    const ahead = state(["Unknown"], "#v2", { crd: recordOf(["v2"], 5) });
+    t.equal(decide(situation(observed, ahead, [done])).cause, "completed", "every object was rewritten since");
+    const never = decide(situation(observed, ahead, [found]));
+    t.same(never.status?.persisted, ["Unknown", "#v2"]);
+  },
+);
+
+await tap.test("decide() lists every version that a new resource's CRD lists as stored", async (t) => {
+  const dirty = custom(crd(["v1", "v2"]));
+  const first = decide(situation(dirty, undefined));
+  t.equal(first.cause, "new");
+  t.same(first.status, { persisted: ["Unknown", "#v1", "#v2"], current: "#v2" });
+  t.equal(first.create?.isForced, false, "storedVersions shows what is left to do");
+  const ofEarlier = state(["#old"], "#v2", { crd: { ...recordOf(["v2"]), uid: "another" } });
+  t.same(decide(situation(dirty, ofEarlier)).status?.persisted, ["Unknown", "#v1", "#v2"]);
+  t.same(decide(situation(custom(crd(["v2"])), undefined)).status?.persisted, ["Unknown"]);
+
+  const pruned = custom(crd(["v2"], { generation: 4 }));
+  const known = state(first.status?.persisted ?? [], "#v2", { crd: recordOf(["v1", "v2"]) });
+  const found = migration("Succeeded", "#v2", { reason: "NothingToDo", provenCrd: "crd-uid/4" });
+  const later = decide(situation(pruned, known, [found]));
+  t.not(later.cause, "completed", "another client pruned storedVersions: nothing to do proves nothing");
+  t.match(later.create, { isForced: true });
+});
+
+/** A StorageState that was created, and whose status was never written. */
+const begun = (record: CrdRecord | undefined) => state([], "", record === undefined ? {} : { crd: record });
+
+await tap.test(
+  "decide() does not take a CRD for new that a leader saw before it could write the status of the StorageState",
+  async (t) => {
+    const pruned = custom(crd(["v2"]));
+    for (const record of [recordOf(["v1", "v2"]), recordOf(["v1"], 2), recordOf(["v2"], 1)]) {
+      const decision = decide(situation(pruned, begun(record)));
+      t.equal(decision.cause, "new");
+      t.same(
+        decision.status?.persisted,
+        ["Unknown", "#v2"],
+        "another client pruned it, or its storage version changed",
+      );
+      t.match(decision.create, { hash: "#v2", isForced: true });
+    }
+    for (const record of [undefined, recordOf(["v2"]), { ...recordOf(["v1", "v2"]), uid: "another" }]) {
+      const decision = decide(situation(pruned, begun(record)));
+      t.same(decision.status?.persisted, ["Unknown"], "nothing is known against its storedVersions");
+      t.match(decision.create, { isForced: false });
+    }
+  },
+);
+
+await tap.test(
+  "decide() keeps what a leader wrote of a CRD that was created again, and could not say of which CRD it is",
+  async (t) => {
+    const pruned = custom(crd(["v2"], { uid: "another" }));
+    const before = { crd: recordOf(["v1", "v2"]) };
+    const begun = decide(situation(pruned, state(["Unknown", "#v1", "#v2"], "#v2", before)));
+    t.equal(begun.cause, "new");
+    t.same(begun.status, undefined, "the status stays: another client has pruned v1, and objects may be stored in it");
+    t.match(begun.create, { hash: "#v2", isForced: true });
+    t.equal(begun.crdRecord, "another/3/v2");
+    const settled = decide(situation(pruned, state(["#v2"], "#v2", before)));
+    t.same(settled.status?.persisted, ["Unknown"], "what was known of the objects of the earlier CRD went with them");
+    t.match(settled.create, { isForced: false });
+  },
+);
+
+await tap.test(
+  "decide() believes a clean CRD that has no StorageState yet unless a look has seen it otherwise",
+  async (t) => {
+    const pruned = custom(crd(["v2"]));
+    const decided = (firstSeen: CrdRecord) => decide({ ...situation(pruned, undefined), firstSeen });
+    t.match(decided(recordOf(["v2"])), { status: { persisted: ["Unknown"] }, create: { isForced: false } });
+    t.match(decided({ ...recordOf(["v1", "v2"]), uid: "of-an-earlier-crd" }), { create: { isForced: false } });
+    for (const firstSeen of [recordOf(["v1", "v2"]), recordOf(["v2"], 2)]) {
+      const { create, status } = decided(firstSeen);
+      t.same(status?.persisted, ["Unknown", "#v2"], "objects may still be stored in what another client pruned");
+      t.match(create, { isForced: true });
+    }
+  },
+);
+
+/** A migration that says Succeeded, for this reason or for none, of the hash of now. */
+function succeeded(reason: string | undefined, more: Partial<MigrationFacts> = {}): MigrationFacts {
+  const { provenCrd: _, reason: _given, ...facts } = migration("Succeeded", "B", more);
+  return reason === undefined ? facts : { ...facts, reason };
+}
+
+await tap.test("decide() believes no success of a built-in resource that ksvm did not write", (t) => {
+  const known = state(["A", "B"], "B");
+  // kube-storage-version-migrator gives no reason, and Kubernetes' own migrator another one; ksvm finds nothing to do with a CRD alone.
+  for (const reason of [undefined, "", "StorageVersionMigrationSucceeded", "NothingToDo"]) {
+    for (const isOurs of [true, false]) {
+      const decision = decide(situation(builtIn("B"), known, [succeeded(reason, { isOurs })]));
+      t.equal(decision.cause, "unchanged", String(reason));
+      t.equal(decision.status, undefined, "objects may be stored as A");
+      t.match(decision.create, { hash: "B", attempt: 2 });
+    }
+  }
+  for (const reason of ["Migrated", "Reencrypted"]) {
+    const { cause, create, status } = decide(situation(builtIn("B"), known, [succeeded(reason)]));
+    t.match({ cause, status }, { cause: "completed", status: { persisted: ["B"], current: "B" } }, reason);
+    t.equal(create, undefined);
+  }
+  t.end();
+});
+
+await tap.test("decide() tries again later each time where another program calls every migration Succeeded", (t) => {
+  const known = state(["A", "B"], "B");
+  const first = succeeded(undefined);
+  const again = succeeded(undefined, { uid: "again", name: "again", attempt: 2, createdAt: NOW - MINUTE });
+  const busy = decide(situation(builtIn("B"), known, [first, again]));
+  t.equal(busy.create, undefined);
+  t.equal(busy.lookAgainMs, MINUTE);
+  t.match(busy.waiting, /^"again" proves nothing: another program than ksvm called it Succeeded \(attempt 2\)$/);
+  t.same(busy.remove, [first], "one record is kept");
+  const later = decide(situation(builtIn("B"), known, [{ ...again, endedAt: NOW - MINUTE }]));
+  t.match(later.create, { hash: "B", attempt: 3 });
+  const third = { ...again, uid: "third", attempt: 3 };
+  t.equal(decide(situation(builtIn("B"), known, [third])).lookAgainMs, 2 * MINUTE);
+  t.end();
+});
+
+await tap.test("decide() counts on where another program says that a migration of a user ends later", (t) => {
+  const known = state(["A", "B"], "B");
+  const failed = migration("Failed", "B", {
+    uid: "own",
+    name: "own",
+    attempt: 5,
+    createdAt: NOW - MINUTE,
+    endedAt: NOW,
+  });
+  for (const aheadMs of [2 * MINUTE, 60 * MINUTE, 1e12]) {
+    const ofUser = succeeded(undefined, { isOurs: false, createdAt: NOW - 5 * MINUTE, endedAt: NOW + aheadMs });
+    const decision = decide(situation(builtIn("B"), known, [ofUser, failed]));
+    t.equal(decision.create, undefined, "the wait of the fifth failure goes on");
+    t.equal(decision.lookAgainMs, 16 * MINUTE);
+  }
+  const newer = succeeded(undefined, { isOurs: false, createdAt: NOW, endedAt: NOW });
+  const before = { ...failed, endedAt: NOW - MINUTE };
+  t.match(decide(situation(builtIn("B"), known, [newer, before])).create, { attempt: 6 }, "of all that were in vain");
+  t.end();
+});
+
+await tap.test("decide() says so of a CRD, too", (t) => {
+  const observed = custom(crd(["v2"]));
+  const known = state(["#v1", "#v2"], "#v2", { crd: { uid: "crd-uid", generation: 3, storedVersions: ["v2"] } });
+  const again = { ...succeeded(undefined, { attempt: 2 }), hash: "#v2" };
+  const decision = decide(situation(observed, known, [again]));
+  t.equal(decision.status, undefined);
+  t.match(decision.waiting, /another program than ksvm called it Succeeded/);
+  t.end();
+});
+
+function hashes(count: number): readonly string[] {
+  return Array.from({ length: count }, (_, at) => `#old${at}`);
+}
+
+function readWith(count: number) {
+  return parseStorageState({
+    metadata: { name: "pods", uid: "u", resourceVersion: "1" },
+    status: { persistedStorageVersionHashes: hashes(count), currentStorageVersionHash: "a" },
+  });
+}
+
+await tap.test("decide() writes no more hashes than a StorageState takes, and then says Unknown", async (t) => {
+  const full = hashes(MAX_HASHES);
+  const changed = decide(situation(builtIn("B"), state(full, "#old1")));
+  const persisted = changed.status?.persisted ?? [];
+  t.equal(persisted.length, MAX_HASHES);
+  t.equal(persisted[0], "Unknown", "it stands for those that are left out");
+  t.equal(persisted.at(-1), "B");
+  const later = decide(situation(builtIn("B"), state(persisted, "B")));
+  t.equal(later.cause, "unchanged");
+  t.match(later.create, { hash: "B" });
+});
+
+await tap.test(
+  "decide() lets a migration of a CRD with more versions than a StorageState takes get to its end",
+  async (t) => {
+    const stored = Array.from({ length: MAX_HASHES + 9 }, (_, at) => `v${at}`.padEnd(63, "x"));
+    const observed = custom(crd(stored));
+    const first = decide(situation(observed, undefined));
+    const known = state(first.status?.persisted ?? [], first.status?.current ?? "", {
+      crd: parseCrdRecord(first.crdRecord),
+    });
+    const second = decide(situation(observed, known));
+    t.equal(second.cause, "unchanged");
+    t.equal(second.crdRecord, undefined, "it is written once");
+  },
+);
+
+await tap.test("a StorageState with more hashes than our CRD takes counts as never written", async (t) => {
+  t.equal(readWith(MAX_HASHES).object?.status?.persistedStorageVersionHashes?.length, MAX_HASHES);
+  t.same(readWith(MAX_HASHES + 1).ignored, ["status"]);
+});
+
+await tap.test("formatCrdRecord() and parseCrdRecord() keep to a length", async (t) => {
+  const record = { uid: "u", generation: 3, storedVersions: hashes(4_000) };
+  const text = formatCrdRecord(record);
+  t.match(text, /^u\/3\/sha256:[0-9a-f]{64}$/);
+  t.equal(formatCrdRecord(parseCrdRecord(text) ?? record), text, "what was read is the same record");
+  t.equal(parseCrdRecord(`u/3/${"v".repeat(MAX_RECORD_LENGTH)}`), undefined);
+});
+
+await tap.test("decide() ends where a CRD that is never pruned lists more versions than a record has", async (t) => {
+  const stored = Array.from({ length: 300 }, (_, at) => `v${at}`.padEnd(63, "x"));
+  const observed = custom(crd(stored));
+  let known: StateFacts | undefined;
+  let ended: MigrationFacts | undefined;
+  const causes: string[] = [];
+  for (let look = 0; look < 6; look++) {
+    const seen = { ...situation(observed, known, ended === undefined ? [] : [ended]), crdMode: "rewrite" as const };
+    const { cause, create, crdRecord, status } = decide(seen);
+    causes.push(cause);
+    known = state(status?.persisted ?? known?.persisted ?? [], status?.current ?? known?.current ?? "", {
+      crd: crdRecord === undefined ? known?.crd : parseCrdRecord(crdRecord),
+    });
+    ended = create === undefined ? ended : migration("Succeeded", create.hash);
+  }
+  t.same(causes, ["new", "completed", "unchanged", "unchanged", "unchanged", "unchanged"]);
+  const more = custom(crd([...stored, "v2alpha1"], { hash: observed.hashes[0] ?? "" }));
+  const later = decide({ ...situation(more, known), crdMode: "rewrite" as const });
+  t.equal(later.cause, "storedVersions", "one version more is news");
+});
