@@ -1,4 +1,3 @@
-import { randomInt } from "node:crypto";
 import tap from "tap";
 
 import {
@@ -30,13 +29,11 @@ import { decide } from "../../src/trigger/decide.ts";
 import { migrationFactsOf } from "../../src/trigger/migration-facts.ts";
 import { stateFactsOf } from "../../src/trigger/state-facts.ts";
 import { randomFrom } from "../chaos/random.ts";
+import { TEST_SEED } from "../seed.ts";
 import { builtIn, NOW } from "../trigger/situation.ts";
 import { crdWith } from "./crd-with.ts";
 import { eachMutation, mutated } from "./json-mutations.ts";
 
-const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
-// On standard error: standard output belongs to TAP.
-console.error(`seed: SEED=${seed}`);
 const ROUNDS = 2_000;
 /** What a status has beside migrations and freezes. */
 const NOTHING_ELSE = { controller: { state: "none" }, runs: [] } as const;
@@ -102,14 +99,14 @@ function sent(value: unknown): unknown {
 
 function* bodiesOf(document: unknown): Generator {
   yield* eachMutation(document);
-  const random = randomFrom(seed);
+  const random = randomFrom(TEST_SEED);
   for (let round = 0; round < ROUNDS; round++) {
     yield mutated(random, document);
   }
 }
 
 function fail(what: string, body: unknown): never {
-  throw new Error(`${what}, SEED=${seed}: ${JSON.stringify(body).slice(0, 2_000)}`);
+  throw new Error(`${what}, TEST_SEED=${TEST_SEED}: ${JSON.stringify(body).slice(0, 2_000)}`);
 }
 
 function assertPrintable(text: string, body: unknown): void {
