@@ -178,6 +178,7 @@ await tap.test("main.ts fails when the disk is full at stdout", { skip: !existsS
 });
 
 const PLUGIN = `
+import { writeFileSync } from "node:fs";
 writeFileSync(process.argv[2], "");
 setInterval(() => undefined, 1_000);
 `;

@@ -239,6 +239,7 @@ async function listen(t: Tap, server: Server): Promise<{ port: number; connectio
 }
 
 const PLUGIN = `
+import { writeFileSync } from "node:fs";
 writeFileSync(process.argv[2], String(process.pid));
 setInterval(() => undefined, 1_000);
 `;
