@@ -4,7 +4,15 @@ import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import { type ConvergenceTarget, convergenceCheck, lagReason } from "../../src/apiservers/converge.ts";
 import { lateWritesSince } from "../../src/apiservers/late-writes-since.ts";
-import { DEFAULT_SETTLE_MS, STAMP_MARGIN_MS, type SeenChange, lastStorageChangeOf, lastVersionsChangeOf, settleRemainingMs, storageChangeOf } from "../../src/apiservers/settle.ts";
+import {
+  DEFAULT_SETTLE_MS,
+  STAMP_MARGIN_MS,
+  type SeenChange,
+  lastStorageChangeOf,
+  lastVersionsChangeOf,
+  settleRemainingMs,
+  storageChangeOf,
+} from "../../src/apiservers/settle.ts";
 import type { ApiRequest } from "../../src/kube/api-request.ts";
 import type { ApiClient } from "../../src/kube/client.ts";
 import { ApiError } from "../../src/kube/errors.ts";
