@@ -9,7 +9,6 @@ const ROOT = join(import.meta.dirname, "..");
 const FILES = join(ROOT, "deploy/chart/files");
 /** Those that values of the chart stand for. `only` of the values is only-these-resources. */
 const COMPONENTS = [
-  "separate-webhook",
   "certificate-files",
   "certificate-secret",
   "cert-manager",

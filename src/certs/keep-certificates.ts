@@ -12,8 +12,8 @@ const MIN_INTERVAL_MS = 5_000;
 /**
  * Makes the first certificates, and keeps them valid, at once and every hour, until the signal is aborted: the leader's part, beside the
  * CronJob, so that a cluster whose CronJobs are suspended keeps going. A rotation that has to wait goes on when the wait is
- * over. What fails is logged and tried again. Where a replica sees that the Secret has lost its certificates, by its watch or by
- * `lookForLoss`, they are looked at at once.
+ * over. What fails is logged and tried again. Where a replica sees that the Secret has lost its certificates, they are looked at
+ * at once.
  */
 export async function keepCertificates(
   options: Omit<EnsureOptions, "rotateNow" | "wait" | "waits"> & {

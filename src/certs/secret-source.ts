@@ -205,6 +205,6 @@ export class SecretSource implements CertificateSource {
 }
 
 /** Whether a Secret is older than one that was read before, as where etcd was restored from a backup. */
-export function isOlder({ metadata: { resourceVersion } }: SecretObject, before: string | undefined): boolean {
+function isOlder({ metadata: { resourceVersion } }: SecretObject, before: string | undefined): boolean {
   return before !== undefined && resourceVersion !== undefined && isNewer(before, resourceVersion);
 }

@@ -1,5 +1,4 @@
 import { keepCertificates } from "../certs/keep-certificates.ts";
-import { lookForLoss } from "../certs/secret-lookout.ts";
 import { messageOf } from "../errors.ts";
 import type { LeaderElector } from "../lease/leader-election.ts";
 import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
@@ -16,7 +15,6 @@ import { observePacing, observeRetries } from "./observe-requests.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import type { CrdSights } from "../trigger/crd-sights.ts";
 import { Trigger } from "../trigger/trigger.ts";
-import { calledName } from "./called-name.ts";
 import { MigrationController } from "./migration-controller.ts";
 import type { RunObserver } from "./migration-jobs.ts";
 import type { MachineParts } from "./machine-parts.ts";
@@ -188,24 +186,15 @@ export class LeaderPart {
     finder: ApiServerFinder,
     { retrier, signal }: { readonly retrier: Retrier; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { client, clock, logger, loops, lost, machine, settings } = this.#options;
-    // Another process serves the webhook whatever becomes of storedVersions here.
-    const isServed = settings.runs.options.crdMode === "manage" || settings.servesWebhook === false;
-    if (isServed && settings.webhook.certificates === "own") {
+    const { client, logger, loops, lost, machine, settings } = this.#options;
+    if (settings.runs.options.crdMode === "manage" && settings.webhook.certificates === "own") {
       const findApiServers = (within: AbortSignal) => finder.find(within);
       const tools = machine?.certificates ?? {};
       const options = { ...tools, settings: settings.certificates, client, logger, findApiServers, lost, signal };
-      const { namespace, secret: name } = settings.certificates;
-      const kept = loops.add("certificates").keep((loop) => {
+      await loops.add("certificates").keep((loop) => {
         const waiting = retrier.with({ onRetry: (_, delayMs) => loop.pause(delayMs) });
         return keepCertificates({ ...options, clock: loop.clock, retrier: waiting });
       }, signal);
-      // A replica that serves the webhook follows the Secret.
-      const isFollowed = settings.servesWebhook !== false;
-      const looking = isFollowed
-        ? undefined
-        : lookForLoss({ client, clock, lost, ref: { namespace, name }, serverName: calledName(settings), signal });
-      await Promise.all([kept, looking]);
     }
   }
 }

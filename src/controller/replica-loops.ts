@@ -29,11 +29,6 @@ export type ReplicaLoop =
 /** The watch of all loops of a replica. */
 export type ReplicaLoops = Loops<ReplicaLoop>;
 
-/** Those of a process that serves the webhook and does nothing else; nothing is watched yet. */
-export function webhookLoops(clock: Clock): Loops<WebhookLoop> {
-  return new Loops<WebhookLoop>(clock, { configuration: LIMIT_MS, "serving-certificate": LIMIT_MS });
-}
-
 /** Nothing is watched yet. */
 export function replicaLoops(clock: Clock, { runs }: Pick<ControllerSettings, "runs">): ReplicaLoops {
   const { convergenceTimeoutMs, proofTimeoutMs, settleMs, shutdownDelayMs = 0 } = runs.options;

@@ -50,7 +50,7 @@ class Replica {
   readonly #sights = new CrdSights();
   /** Woken where this replica sees that the Secret has lost its certificates. */
   readonly #lost = new Waker();
-  /** Missing where nothing is frozen, or another process serves it. */
+  /** Missing where nothing is frozen. */
   readonly #webhook: Pick<WebhookPart, "ready" | "run"> | undefined;
   readonly #machine: MachineParts;
 
@@ -64,7 +64,7 @@ class Replica {
     this.#progress = new ProgressIndex(this.#feed);
     this.#freezes = new HeldFreezes(options);
     this.#seen = new SeenServers(clock);
-    if (settings.runs.options.crdMode === "manage" && settings.servesWebhook !== false) {
+    if (settings.runs.options.crdMode === "manage") {
       const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
       const issue = (signal: AbortSignal) => issueForNames(options, machine.certificates ?? {}, signal);
       this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, lost: this.#lost, progressOf, issue });
@@ -155,10 +155,6 @@ class Replica {
   }
 
   async #serveWebhook(): Promise<void> {
-    // Where another process serves it, its configuration is that one's, too.
-    if (this.#options.settings.servesWebhook === false) {
-      return;
-    }
     return this.#webhook?.run(this.#signal) ?? removeWebhook({ ...this.#options, signal: this.#signal });
   }
 }

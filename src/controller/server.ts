@@ -2,4 +2,3 @@
 export { Metrics } from "../observability/metrics.ts";
 export { observeRequests } from "./observe-requests.ts";
 export { serve } from "./serve.ts";
-export { serveWebhook } from "./serve-webhook.ts";

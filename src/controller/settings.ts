@@ -39,22 +39,20 @@ export interface WebhookSettings {
   readonly drainMs: number;
 }
 
-/** The settings of `ksvm webhook`. */
+/** What serving the webhook takes. */
 export interface ServingSettings {
   readonly webhook: WebhookSettings;
   /** Where the Secret is, and the names that API servers call. */
   readonly certificates: Pick<CertificateSettings, "namespace" | "secret" | "service" | "takeOverFrom">;
-  /** The address of /livez, /readyz and /metrics. */
-  readonly health: { readonly host: string; readonly port: number };
 }
 
 /** The settings of `ksvm controller`. */
 export interface ControllerSettings extends ServingSettings {
   /** Where the Lease of the leader, the Service and the Secret are. */
   readonly namespace: string;
-  /** Whether replicas serve the webhook themselves; else `ksvm webhook` does. @default true */
-  readonly servesWebhook?: boolean;
   readonly certificates: CertificateSettings;
+  /** The address of /livez, /readyz and /metrics. */
+  readonly health: { readonly host: string; readonly port: number };
   /** How runs are made; with `options.crdMode` "rewrite" there is no webhook. */
   readonly runs: RunSettings;
   readonly concurrentMigrations: number;

@@ -145,12 +145,6 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     2,
     /^error: Cannot use these lifetimes: --serving-lifetime \(8760h\) must fit into .* \(2920h\) \[Usage\]\n$/,
   ],
-  [
-    "a controller that does not serve the webhook, and only keeps its certificates, is to do so",
-    ["controller", "--serving-lifetime=8760h", "--webhook=off", "--manage-stored-versions=false"],
-    2,
-    /^error: Cannot use these lifetimes: .* \[Usage\]\n$/,
-  ],
 ];
 
 for (const [name, args, code, stderr] of failures) {

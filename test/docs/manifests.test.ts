@@ -144,18 +144,17 @@ await tap.test("every pod is under a NetworkPolicy that lets in the ports it lis
     policies
       .filter((policy) => policy.policyTypes.includes("Ingress") && isSelected(policy, labels))
       .flatMap(({ ingress = [] }) => ingress.flatMap(({ ports }) => ports.map(({ port }) => port)));
-  for (const path of ["deploy/base/controller.yaml", "deploy/components/separate-webhook/webhook.yaml"]) {
-    const pods = parseAllDocuments(read(path)).flatMap((document) => {
-      const { kind, spec } = document.toJS() as { kind: string; spec: { template: PodTemplate } };
-      return kind === "Deployment" ? [spec.template] : [];
-    });
-    t.equal(pods.length, 1, path);
-    for (const { metadata, spec } of pods) {
-      const listening = spec.containers.flatMap(({ ports }) => ports.map(({ name }) => name));
-      t.same(new Set(portsInto(metadata.labels)), new Set(listening), path);
-    }
+  const path = "deploy/base/controller.yaml";
+  const pods = parseAllDocuments(read(path)).flatMap((document) => {
+    const { kind, spec } = document.toJS() as { kind: string; spec: { template: PodTemplate } };
+    return kind === "Deployment" ? [spec.template] : [];
+  });
+  t.equal(pods.length, 1, path);
+  for (const { metadata, spec } of pods) {
+    const listening = spec.containers.flatMap(({ ports }) => ports.map(({ name }) => name));
+    t.same(new Set(portsInto(metadata.labels)), new Set(listening), path);
   }
-  for (const component of ["certificates", "init", "controller", "webhook"]) {
+  for (const component of ["certificates", "init", "controller"]) {
     const own = policies.filter((policy) => isSelected(policy, labelsOf(component)));
     t.ok(
       own.some(({ policyTypes }) => policyTypes.includes("Ingress")),

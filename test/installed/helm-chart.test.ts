@@ -68,21 +68,19 @@ const cases: readonly (readonly [values: readonly string[], components: readonly
   [["certificates=files"], ["certificate-files"]],
   [["certificates=secret"], ["certificate-secret"]],
   [["certificates=cert-manager"], ["cert-manager"]],
-  [["separateWebhook=true"], ["separate-webhook"]],
   [["controlPlaneNodes=true"], ["control-plane-nodes"]],
   [["denyUnprovenPrunes=true"], ["deny-unproven-prunes"]],
   [["noKubeSystem=true"], ["no-kube-system"]],
   [MONITORING, ["monitoring"]],
   [
     [
-      "separateWebhook=true",
       "certificates=cert-manager",
       "controlPlaneNodes=true",
       "denyUnprovenPrunes=true",
       "noKubeSystem=true",
       ...MONITORING,
     ],
-    ["separate-webhook", "cert-manager", "control-plane-nodes", "deny-unproven-prunes", "no-kube-system", "monitoring"],
+    ["cert-manager", "control-plane-nodes", "deny-unproven-prunes", "no-kube-system", "monitoring"],
   ],
 ];
 
@@ -135,9 +133,8 @@ const FOR_CERTIFICATES = ["--webhook-url=https://a.example/validate", "--extra-n
 const FOR_ALL = ["--request-timeout=30s", "--v=4"] as const;
 
 for (const [version, program] of helms) {
-  await t.test(`helm ${version} applies the values to every pod and every Deployment`, async (t) => {
+  await t.test(`helm ${version} applies the values to every pod`, async (t) => {
     const values = [
-      "separateWebhook=true",
       "replicas=1",
       `extraArgs={--max-in-flight=8,--settle=125s,${FOR_CERTIFICATES.join(",")},${FOR_ALL.join(",")}}`,
       "nodeSelector.zone=a",
@@ -153,7 +150,7 @@ for (const [version, program] of helms) {
     const text = await helm(program, [...TEMPLATE, "--namespace", NAMESPACE, ...set]);
     const objects = parseAllDocuments(text).flatMap((document) => (document.toJS() as NewObject | null) ?? []);
     const pods = objects.flatMap((object) => podSpecsIn(object));
-    t.equal(pods.length, 3, "two Deployments and a CronJob");
+    t.equal(pods.length, 2, "a Deployment and a CronJob");
     for (const pod of pods) {
       t.match(pod, {
         imagePullSecrets: [{ name: "registry" }],
@@ -174,12 +171,8 @@ for (const [version, program] of helms) {
     }
     t.notMatch(JSON.stringify(ofCertificates), /--(settle|max-in-flight)/, "which they do not have");
     t.ok(argsOf("ksvm-controller").includes("--max-in-flight=8"));
-    for (const name of ["ksvm-controller", "ksvm-webhook"]) {
-      t.ok(argsOf(name).includes("--settle=125s"), name);
-      t.match(deploymentIn(objects, name).containers, [{ resources: { limits: { memory: "1Gi" } } }]);
-    }
-    t.ok(argsOf("ksvm-webhook").includes(FOR_CERTIFICATES[0]), "which it writes into its configuration");
-    t.notMatch(argsOf("ksvm-webhook").join(" "), /--(max-in-flight|extra-names)/, "which it does not have");
+    t.ok(argsOf("ksvm-controller").includes("--settle=125s"));
+    t.match(deploymentIn(objects, "ksvm-controller").containers, [{ resources: { limits: { memory: "1Gi" } } }]);
     t.notMatch(text, "PodDisruptionBudget", "which would keep the one replica on its node");
     const egress = objects.find(({ kind, metadata }) => kind === "NetworkPolicy" && metadata.name === "ksvm");
     t.match(JSON.stringify(egress), '{"port":8443,"protocol":"TCP"},{"port":16443,"protocol":"TCP"}]');

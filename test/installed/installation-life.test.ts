@@ -10,7 +10,7 @@ import { ensureHelm, type HELM_VERSIONS, runHelm } from "./helm.ts";
 
 const CHART = join(import.meta.dirname, "../../deploy/chart");
 
-/** One way to install ksvm. The second version has a webhook of its own and three replicas. */
+/** One way to install ksvm. The second version may run on nodes of the control plane and has three replicas. */
 interface Installer {
   readonly install: () => Promise<unknown>;
   readonly upgrade: () => Promise<unknown>;
@@ -25,7 +25,7 @@ async function byHelm(version: (typeof HELM_VERSIONS)[number], { kubeconfig }: C
   const run = (...args: readonly string[]) => runHelm(program, [...args, "--namespace", NAMESPACE], kubeconfig);
   return {
     install: () => run("install", "ksvm", CHART, "--create-namespace", "--set", "crds.keep=false"),
-    upgrade: () => run("upgrade", "ksvm", CHART, "--set", "crds.keep=false,replicas=3,separateWebhook=true"),
+    upgrade: () => run("upgrade", "ksvm", CHART, "--set", "crds.keep=false,replicas=3,controlPlaneNodes=true"),
     rollback: () => run("rollback", "ksvm", "1"),
     uninstall: () => run("uninstall", "ksvm"),
   };
@@ -34,7 +34,7 @@ async function byHelm(version: (typeof HELM_VERSIONS)[number], { kubeconfig }: C
 async function byKustomize(t: Test, cluster: Cluster): Promise<Installer> {
   const kubectl = await kubectlOf(cluster);
   const base = overlayOf(t, ["deploy/base"]);
-  const other = overlayOf(t, ["deploy/base", "deploy/components/separate-webhook"]);
+  const other = overlayOf(t, ["deploy/base", "deploy/components/control-plane-nodes"]);
   const run = async (...args: readonly string[]): Promise<void> => {
     const { code, stderr } = await kubectl(args);
     if (code !== 0) throw new Error(`kubectl ${args.join(" ")}: ${stderr}`);
@@ -44,12 +44,9 @@ async function byKustomize(t: Test, cluster: Cluster): Promise<Installer> {
     install: () => apply(base),
     upgrade: async () => {
       await apply(other);
-      await run("-n", NAMESPACE, "scale", "deployment/ksvm-controller", "deployment/ksvm-webhook", "--replicas=3");
+      await run("-n", NAMESPACE, "scale", "deployment/ksvm-controller", "--replicas=3");
     },
-    rollback: async () => {
-      await apply(base);
-      await run("delete", "-n", NAMESPACE, "deployment/ksvm-webhook", "serviceaccount/storage-migrator-webhook");
-    },
+    rollback: () => apply(base),
     uninstall: () => run("delete", "--ignore-not-found", "--wait=false", "-k", other),
   };
 }
@@ -128,7 +125,7 @@ for (const [name, make] of Object.entries(installers)) {
     };
     t.same(await deployed(), ["ksvm-controller 2"]);
     await installer.upgrade();
-    t.same(await deployed(), ["ksvm-controller 3", "ksvm-webhook 3"]);
+    t.same(await deployed(), ["ksvm-controller 3"]);
     t.same(
       (await configuration()).webhooks[0]?.clientConfig.caBundle,
       caBundle,

@@ -58,7 +58,7 @@ const cases: readonly { readonly name: string; readonly folder: string }[] = [
 
 /** Every component, in the order of docs/install.md, but of those that say who keeps the certificates only one. */
 function inOrder(certificates: "certificate-files" | "certificate-secret" | "cert-manager"): readonly string[] {
-  const names = ["separate-webhook", certificates, "only-these-resources", "control-plane-nodes", "no-kube-system"];
+  const names = [certificates, "only-these-resources", "control-plane-nodes", "no-kube-system"];
   return names.map((name) => `deploy/components/${name}`);
 }
 
@@ -89,17 +89,15 @@ for (const { name, folder } of cases) {
   });
 }
 
-await t.test("cert-manager's certificate reaches a webhook in a Deployment of its own", async (t) => {
-  const folder = overlayOf(t, ["deploy/base", "deploy/components/separate-webhook", "deploy/components/cert-manager"]);
+await t.test("cert-manager's certificate reaches the webhook", async (t) => {
+  const folder = overlayOf(t, ["deploy/base", "deploy/components/cert-manager"]);
   const [program = ""] = programs.values();
   const { stdout } = await kustomizeBuild(program, folder);
   const objects = objectsIn(stdout);
-  for (const name of ["ksvm-controller", "ksvm-webhook"]) {
-    const { spec } = objects[`apps/v1/Deployment/kube-storage-migration/${name}`] as Deployment;
-    const [container] = spec.template.spec.containers;
-    t.ok(container?.args.includes("--certificates=secret"), name);
-    t.ok(container?.args.includes("--cert-secret=ksvm-webhook-tls"), name);
-  }
+  const { spec } = objects["apps/v1/Deployment/kube-storage-migration/ksvm-controller"] as Deployment;
+  const [container] = spec.template.spec.containers;
+  t.ok(container?.args.includes("--certificates=secret"));
+  t.ok(container?.args.includes("--cert-secret=ksvm-webhook-tls"));
   const { rules } = objects[
     "rbac.authorization.k8s.io/v1/Role/kube-storage-migration/storage-migrator-webhook"
   ] as Role;
@@ -150,28 +148,6 @@ await t.test(
         return (binding as unknown as { readonly subjects: readonly { readonly name: string }[] }).subjects[0]?.name;
       });
       t.same(new Set(subjects), new Set(accounts), folders.join(", "));
-    }
-  },
-);
-
-await t.test(
-  "separate-webhook after the keeper of the certificates is an error, not a webhook without certificates",
-  async (t) => {
-    const separate = "deploy/components/separate-webhook";
-    for (const [version, program] of programs) {
-      for (const folders of [
-        ["deploy/overlays/cert-manager", separate],
-        ["deploy/overlays/files", separate],
-        ["deploy/base", "deploy/components/certificate-files", separate],
-        ["deploy/base", "deploy/components/certificate-secret", separate],
-      ]) {
-        const { code, stderr } = await kustomizeBuild(program, overlayOf(t, folders));
-        t.equal(code, 1, `${version}: ${folders.join(", ")}`);
-        t.match(
-          stderr,
-          /components\/separate-webhook': .*no matches for Id ServiceAccount.*storage-migrator-certificates/,
-        );
-      }
     }
   },
 );

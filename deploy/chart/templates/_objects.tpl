@@ -1,7 +1,6 @@
 {{- /* The Kustomize components that the values stand for, in the order of docs/install.md. */ -}}
 {{- define "ksvm.components" -}}
 {{- $names := list -}}
-{{- if .separateWebhook -}}{{- $names = append $names "separate-webhook" -}}{{- end -}}
 {{- if eq .certificates "files" -}}{{- $names = append $names "certificate-files" -}}{{- end -}}
 {{- if eq .certificates "secret" -}}{{- $names = append $names "certificate-secret" -}}{{- end -}}
 {{- if eq .certificates "cert-manager" -}}{{- $names = append $names "cert-manager" -}}{{- end -}}
@@ -53,21 +52,15 @@
 {{- /* Flags that Services, probes and roles of the chart rest on. */ -}}
 {{- define "ksvm.assertArgs" -}}
 {{- range .Values.extraArgs -}}
-{{-   if regexMatch "^--(webhook-port|health-port|webhook-host|health-host|namespace|cert-dir|cert-secret|certificates|service|webhook)([= ]|$)" . -}}
+{{-   if regexMatch "^--(webhook-port|health-port|webhook-host|health-host|namespace|cert-dir|cert-secret|certificates|service)([= ]|$)" . -}}
 {{-     fail (printf "cannot pass %s: the chart sets it" .) -}}
 {{-   end -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* The flags of `ksvm controller` that others have as well: every command, `ksvm webhook`, and `ksvm certs`. A test compares them with the program. */ -}}
-{{- define "ksvm.globalFlags" -}}
-kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-format|v
-{{- end -}}
-{{- define "ksvm.webhookFlags" -}}
-{{ include "ksvm.globalFlags" . }}|webhook-url|shutdown-drain
-{{- end -}}
+{{- /* The flags of `ksvm controller` that `ksvm certs` has as well. A test compares them with the program. */ -}}
 {{- define "ksvm.certificateFlags" -}}
-{{ include "ksvm.globalFlags" . }}|webhook-url|cluster-domain|extra-names|ca-lifetime|serving-lifetime|renew-before|apiserver-dwell|replica-dwell|replica-endpoints|apiserver-endpoints|shutdown-delay
+kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-format|v|webhook-url|cluster-domain|extra-names|ca-lifetime|serving-lifetime|renew-before|apiserver-dwell|replica-dwell|replica-endpoints|apiserver-endpoints|shutdown-delay
 {{- end -}}
 
 {{- /* Gives the containers of .spec those of extraArgs that .flags names. */ -}}
@@ -99,11 +92,6 @@ kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-forma
 {{-     $args = append $args (printf "--trigger-only-resources=%s" (join "," $values.only.resources)) -}}
 {{-   end -}}
 {{-   $_ := set $container "args" (concat $args $values.extraArgs) -}}
-{{-   if $values.resources -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
-{{- else if and (eq $object.kind "Deployment") (eq $object.metadata.name "ksvm-webhook") -}}
-{{-   $_ := set $object.spec "replicas" $values.replicas -}}
-{{-   $container := first $object.spec.template.spec.containers -}}
-{{-   include "ksvm.shareArgs" (dict "root" .root "spec" $object.spec.template.spec "flags" (include "ksvm.webhookFlags" .root)) -}}
 {{-   if $values.resources -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
 {{- else if and (eq $object.kind "NetworkPolicy") (eq $object.metadata.name "ksvm") -}}
 {{-   $toServers := first $object.spec.egress -}}

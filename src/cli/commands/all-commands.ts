@@ -17,7 +17,6 @@ import { REENCRYPT_COMMAND } from "./reencrypt-command.ts";
 import { STATUS_COMMAND } from "./status-command.ts";
 import { UNFREEZE_COMMAND } from "./unfreeze-command.ts";
 import { VERSION_COMMAND } from "./version-command.ts";
-import { WEBHOOK_COMMAND } from "./webhook-command.ts";
 
 /** Every command, in the order of `--help` and docs/cli.md. */
 export const COMMANDS: readonly CliCommand[] = [
@@ -37,7 +36,6 @@ export const COMMANDS: readonly CliCommand[] = [
   CERTS_ROTATE_COMMAND,
   CERTS_STATUS_COMMAND,
   CONTROLLER_COMMAND,
-  WEBHOOK_COMMAND,
   completionCommand(() => COMMANDS),
   VERSION_COMMAND,
 ];

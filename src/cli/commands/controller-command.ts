@@ -7,7 +7,6 @@ import type { ControllerSettings } from "../../controller/settings.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
-import { webhookSettingsOf } from "./webhook-command.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
 import { assertLifetimes, calledBy, furtherNamesOf, takeOverFrom } from "../flags/certificate-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
@@ -52,9 +51,8 @@ export const CONTROLLER_COMMAND = defineCommand({
 
 /** @throws {KsvmError} Usage */
 function assertServable(flags: ControllerFlags): void {
-  const { certificates, manageStoredVersions, webhook } = flags;
-  // It keeps certificates in no other case: without storedVersions nothing is frozen, unless by another process.
-  if (certificates === "own" && (manageStoredVersions || webhook === "off")) {
+  // Without storedVersions nothing is frozen, so that no certificates are kept.
+  if (flags.certificates === "own" && flags.manageStoredVersions) {
     assertLifetimes(flags);
   }
 }
@@ -62,8 +60,14 @@ function assertServable(flags: ControllerFlags): void {
 function settingsOf(flags: ControllerFlags): ControllerSettings {
   return {
     namespace: flags.namespace,
-    servesWebhook: flags.webhook === "on",
-    webhook: webhookSettingsOf(flags),
+    webhook: {
+      host: flags.webhookHost,
+      port: flags.webhookPort,
+      url: flags.webhookUrl,
+      certificates: flags.certificates,
+      certDir: flags.certDir,
+      drainMs: flags.shutdownDrainMs,
+    },
     certificates: {
       ...flags,
       calledBy: calledBy(flags),

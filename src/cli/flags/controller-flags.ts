@@ -112,25 +112,8 @@ export const CONTROLLER_FLAGS = {
   }),
   ...HEALTH_FLAGS,
   ...TRIGGER_FLAGS,
-  webhook: choice(["on", "off"], {
-    placeholder: "state",
-    default: "on",
-    help: "whether to serve the webhook and keep its configuration; off if ksvm webhook does",
-  }),
   ...WEBHOOK_FLAGS,
   ...ISSUE_FLAGS,
   ...RENEWAL_FLAGS,
   ...MIGRATION_FLAGS,
-} satisfies FlagTable;
-
-/** The flags of `ksvm webhook`. */
-export const WEBHOOK_COMMAND_FLAGS = {
-  namespace: value(anyText, {
-    placeholder: "namespace",
-    default: SYSTEM_NAMESPACE,
-    help: "namespace of the Service and the Secret",
-  }),
-  ...HEALTH_FLAGS,
-  ...WEBHOOK_FLAGS,
-  service: ISSUE_FLAGS.service,
 } satisfies FlagTable;
