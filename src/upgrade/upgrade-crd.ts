@@ -13,7 +13,7 @@ import { lossNotesOf } from "../plan/check-notes.ts";
 import type { CheckEntry } from "../plan/check-types.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { hasWebhookOf, webhookTextOf } from "../plan/conversion-webhook.ts";
-import { targetVersionOf } from "../plan/version-changes.ts";
+import { outgoingVersionsOf, targetVersionOf } from "../plan/version-changes.ts";
 import type { CallContext } from "../retry/call-context.ts";
 import { isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
 import { awaitReadable, createCrd, handOver, takeBack, tryWrite, writeCrd } from "./upgrade-writes.ts";
@@ -24,7 +24,7 @@ export interface UpgradeContext extends CallContext {
   readonly checking: CallContext;
   /** Whether the file itself is written, too. */
   readonly isApplied: boolean;
-  /** Migrates the CRD. @returns whether every object is rewritten and storedVersions pruned */
+  /** Rewrites every object of the CRD, also where it is clean. @returns whether that is done and storedVersions pruned */
   readonly migrate: () => Promise<boolean>;
   /** Told before each step, with what objects and their clients lose by the file. */
   readonly onStep: (step: UpgradeStep, losses: readonly string[]) => void;
@@ -96,7 +96,7 @@ export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest)
     if (outcome !== undefined) {
       return { outcome, entry: found.entry };
     }
-    const step = found.steps.find((one) => isLeft(one, found, done));
+    const step = found.steps.find((one) => isLeft(one, { manifest, live: found.live, done }));
     if (step === undefined) {
       return { outcome: "done", entry: found.entry };
     }
@@ -116,10 +116,24 @@ export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest)
   }
 }
 
-/** What a file says is written once in a call, whether or not the CRD says it already; a hand-over is over when nothing is owned. */
-function isLeft({ kind }: UpgradeStep, { live }: Survey, done: Done): boolean {
-  const isOwner = live !== undefined && isOwnedByUpgrade(live);
-  return kind === "apply" ? !done.has(kind) : kind !== "hand-over" || isOwner;
+/**
+ * What a file says is written once in a call, whether or not the CRD says it already. Once this call has rewritten every object, storedVersions tells
+ * whether any was stored in an old version since. A hand-over is over when nothing is owned.
+ */
+function isLeft(
+  { kind }: UpgradeStep,
+  { done, live, manifest }: Pick<Turn, "live"> & { readonly done: Done; readonly manifest: CrdManifest },
+): boolean {
+  switch (kind) {
+    case "apply":
+      return !done.has(kind);
+    case "migrate":
+      return !done.has(kind) || (live !== undefined && outgoingVersionsOf(manifest, live).length > 0);
+    case "hand-over":
+      return live !== undefined && isOwnedByUpgrade(live);
+    default:
+      return true;
+  }
 }
 
 function assertNotUndone(

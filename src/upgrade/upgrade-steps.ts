@@ -1,9 +1,15 @@
-import { type CrdVersion, type CustomResourceDefinition, servedVersionsOf, storageVersionOf } from "../api/crd.ts";
+import {
+  type CrdVersion,
+  type CustomResourceDefinition,
+  servedVersionsOf,
+  storageVersionOf,
+  storedVersionsOf,
+} from "../api/crd.ts";
 import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
 import { clientConfigIn, conversionOf, hasWebhookOf, isSameServer } from "../plan/conversion-webhook.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
-import { hasVersion, outgoingVersionsOf, strategyOf, targetVersionOf } from "../plan/version-changes.ts";
+import { hasVersion, outgoingOf, strategyOf, targetVersionOf } from "../plan/version-changes.ts";
 
 /**
  * One step from the CRD of the cluster to that of a file. Field names are those of `ksvm migrate -f FILE --dry-run -o json`.
@@ -47,7 +53,9 @@ export function planUpgrade(
   if (live === undefined) {
     return { steps: isApplied ? [applyStep(specIn(manifest)), HAND_OVER] : [] };
   }
-  const outgoing = outgoingVersionsOf(manifest, live);
+  // Objects may be stored in a version that storedVersions does not list: other clients take versions out of it.
+  const versions = new Set([...storedVersionsOf(live), ...live.spec.versions.map(({ name }) => name)]);
+  const outgoing = outgoingOf(manifest, live, [...versions]);
   const isFlip = outgoing.includes(storageVersionOf(live));
   const refusal = isFlip ? conversionGapOf(manifest, live) : undefined;
   if (refusal !== undefined) {
@@ -159,7 +167,7 @@ function migrateStep(manifest: CrdManifest, live: CustomResourceDefinition, outg
   return {
     kind: "migrate",
     does: `rewrites every object in ${target} and prunes storedVersions to it`,
-    why: `storedVersions lists ${outgoing.join(", ")}, which the file ${isDropped ? "drops" : "has no conversion webhook for"}`,
+    why: `the file ${isDropped ? "drops" : "has no conversion webhook for"} ${outgoing.join(", ")}, and objects may be stored in it, whatever storedVersions says`,
     back: `until the file is applied, make ${outgoing[0] ?? ""} the storage version again and run ksvm migrate ${manifest.name}`,
   };
 }

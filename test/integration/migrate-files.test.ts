@@ -159,6 +159,23 @@ await t.test("migrate -f: several CRDs each by itself; a refusal does not stop t
 });
 
 await t.test(
+  "migrate -f rewrites every object before it drops a version that storedVersions no longer lists",
+  async (t) => {
+    const kind = new TestKind("unlisted");
+    await cluster.createStale(kind, 3);
+    const patch = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1"] } } };
+    await api.patch(CRDS, kind, patch, { subresource: "status" });
+    t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+    const path = fileOf(t, kind.manifest(V1));
+    const run = await cluster.migrate(["-f", path, "--apply"]);
+    t.equal(run.code, 0, run.stderr);
+    t.match(run.stdout, /migrate: rewrites every object in v1 .*the file drops v1alpha1/);
+    await cluster.waitForVersion(kind, "v1alpha1", false);
+    await assertUpgraded(t, kind);
+  },
+);
+
+await t.test(
   "migrate -f waits for a conversion webhook, and leaves the CRD as it was where it does not come up",
   async (t) => {
     const webhook = await serveConversion(t);

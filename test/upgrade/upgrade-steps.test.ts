@@ -45,6 +45,13 @@ const cases: readonly Case[] = [
     ["migrate", "apply v2+", "hand-over"],
   ],
   [
+    "so they are where storedVersions no longer lists it",
+    { storedVersions: ["v2"] },
+    fileOf(["v2+"]),
+    true,
+    ["migrate", "apply v2+", "hand-over"],
+  ],
+  [
     "a version of the file alone is served, then stored, before the old one leaves",
     { versions: ["v1+"], storedVersions: ["v1"] },
     fileOf(["v2+"]),

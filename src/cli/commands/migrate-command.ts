@@ -87,7 +87,8 @@ export const MIGRATE_COMMAND = defineCommand({
       }
       const session = { io, flags, format: flags.output, connection, logger, follows, seen };
       if (flags.filename !== undefined) {
-        return await migrateFiles({ ...session, migrate: (name) => migrateOne(session, name) }, flags.filename);
+        const forced = { ...session, flags: { ...flags, force: true } };
+        return await migrateFiles({ ...session, migrate: (name) => migrateOne(forced, name) }, flags.filename);
       }
       const chosen = flags.allStale
         ? await staleResources(connection.client, io, flags.output)
