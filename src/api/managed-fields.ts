@@ -57,11 +57,18 @@ function unionOf(a: ManagedFieldsEntry, b: ManagedFieldsEntry): ManagedFieldsEnt
   return { ...later, fieldsV1: fieldsOf(a.fieldsV1 ?? {}, b.fieldsV1 ?? {}) };
 }
 
+/** A field without fields below it is a member; one with fields is a member where it has `.` among them. */
 function fieldsOf(a: FieldSet, b: FieldSet): FieldSet {
   const union = new Map(Object.entries(a));
   for (const [path, below] of Object.entries(b)) {
-    const known = union.get(path);
-    union.set(path, known === undefined ? below : fieldsOf(known as FieldSet, below as FieldSet));
+    const [left, right] = [(union.get(path) ?? below) as FieldSet, below as FieldSet];
+    const both = fieldsOf(left, right);
+    const isMember = isLeaf(left) || isLeaf(right);
+    union.set(path, isMember && !isLeaf(both) ? { ".": {}, ...both } : both);
   }
   return Object.fromEntries(union);
+}
+
+function isLeaf(set: FieldSet): boolean {
+  return Object.keys(set).length === 0;
 }

@@ -50,6 +50,22 @@ await tap.test("convertedFields() gives a manager of two versions one entry with
   }
 });
 
+await tap.test(
+  "convertedFields() leaves a manager a field that it owns, where another entry of it has what is below",
+  async (t) => {
+    const [whole, below] = [{ "f:spec": {} }, { "f:spec": { "f:a": {} } }];
+    for (const [a, b] of [
+      [whole, below],
+      [below, whole],
+    ]) {
+      const entries = [entry("user", OLD, { fieldsV1: a ?? {} }), entry("user", V1, { fieldsV1: b ?? {} })];
+      t.strictSame(convertedFields(entries, V1), [
+        entry("user", V1, { fieldsV1: { "f:spec": { ".": {}, "f:a": {} } } }),
+      ]);
+    }
+  },
+);
+
 await tap.test("areSameFields() holds for the same entries in any order alone", async (t) => {
   const [a, b] = [entry("a", V1), entry("b", V1)];
   t.equal(areSameFields([a, b], [b, a]), true);
