@@ -40,11 +40,11 @@ export function waysOf(
 
 /** @throws {KsvmError} ResourceNotMigratable where a run that is for CRDs alone is to migrate a built-in resource. */
 export function assertOfCrd(
-  { convertsFields, subresource }: Pick<MigrationOptions, "convertsFields" | "subresource">,
+  { managedFields, subresource }: Pick<MigrationOptions, "managedFields" | "subresource">,
   name: string,
 ): void {
   const flag = subresource === undefined ? "--managed-fields=convert" : "--via=status";
-  if (subresource !== undefined || convertsFields === true) {
+  if (subresource !== undefined || managedFields === "convert") {
     throw new KsvmError(
       "ResourceNotMigratable",
       `Cannot migrate "${name}" with ${flag}: it is no custom resource; nothing was changed`,
@@ -55,15 +55,16 @@ export function assertOfCrd(
 /**
  * What converts managedFields in a run on a CRD; `undefined` where the run is not to.
  * @param converted by earlier attempts of the run. @default none
- * @throws {KsvmError} ResourceNotMigratable where a webhook converts the objects: a path in one version may be another one in the
- *   next, and only the webhook knows.
+ * @throws {KsvmError} ResourceNotMigratable where it is asked for and a webhook converts the objects: a path in one version may be another one in
+ *   the next, and only the webhook knows.
  */
 export function conversionOf(
-  { convertsFields }: Pick<MigrationOptions, "convertsFields">,
+  { managedFields = "auto", subresource }: Pick<MigrationOptions, "managedFields" | "subresource">,
   crd: CustomResourceDefinition,
   converted?: Converted,
 ): FieldsConversion | undefined {
-  if (convertsFields !== true) {
+  // A write of the status leaves managedFields as they are.
+  if (managedFields === "keep" || (managedFields === "auto" && (movesFields(crd) || subresource !== undefined))) {
     return undefined;
   }
   if (movesFields(crd)) {

@@ -76,7 +76,7 @@ export class CrdRun {
     const confirm = (): Promise<void> => lease.confirm(signal, retrier);
     this.#byLease = { ...context, client: client.fencedBy(confirm), signal };
     this.#foreignPrunes = new ForeignPrunes(this.#byLease, this.#crdName);
-    this.#schemas = new FollowedSchemas(this.#foreignPrunes, context.options.convertsFields === true);
+    this.#schemas = new FollowedSchemas(this.#foreignPrunes, () => parts.memory.converted !== undefined);
     cleanup.defer("stop listing the storage version", "nothing is left to do", () => this.#foreignPrunes.end());
     const renew = (): Promise<void> => lease.renew(signal, retrier);
     this.#context = { ...this.#byLease, client: client.fencedBy(() => this.#schemas.passed(confirm)), renew };

@@ -19,7 +19,7 @@ const MAX_FOLLOWED = 15;
  */
 export class FollowedSchemas implements ObjectReads {
   readonly #prunes: ForeignPrunes;
-  readonly #converts: boolean;
+  readonly #converts: () => boolean;
   /** The CRD with each schema since every API server was shown to follow it, until the look after the first list: one that is behind may have any of them. */
   #followed: readonly CustomResourceDefinition[] = [];
   /** Whether there were more than {@link MAX_FOLLOWED}. */
@@ -40,9 +40,9 @@ export class FollowedSchemas implements ObjectReads {
 
   /**
    * @param prunes looks at the CRD, and what a look shows is told to {@link saw}
-   * @param converts whether the run converts managedFields
+   * @param converts whether the run converts managedFields, asked once it reads objects
    */
-  constructor(prunes: ForeignPrunes, converts: boolean) {
+  constructor(prunes: ForeignPrunes, converts: () => boolean) {
     this.#prunes = prunes;
     this.#converts = converts;
   }
@@ -52,7 +52,7 @@ export class FollowedSchemas implements ObjectReads {
    * @throws as `ForeignPrunes.passed()`
    */
   async passed(confirm: Fence): Promise<void> {
-    const isJudged = this.#isJudging && !this.#converts;
+    const isJudged = this.#isJudging && !this.#converts();
     await this.#prunes.passed(isJudged ? () => this.#confirmedWhenTold(confirm) : confirm);
     if (isJudged) {
       this.#isJudging = false;
@@ -77,7 +77,7 @@ export class FollowedSchemas implements ObjectReads {
       this.#note(crd);
       return;
     }
-    const broken = this.#isJudging ? this.#brokenBy(this.#converts ? crd : this.#newestOf(crd)) : undefined;
+    const broken = this.#isJudging ? this.#brokenBy(this.#converts() ? crd : this.#newestOf(crd)) : undefined;
     if (broken !== undefined) {
       this.onBroken(broken);
       throw broken;
@@ -112,7 +112,7 @@ export class FollowedSchemas implements ObjectReads {
 
   /** The run writes no object of the first page, or of each where it converts, before a look that begins after it read that page. */
   pageRead(): void {
-    if (this.#converts || !(this.#isListed || this.isResumed())) {
+    if (this.#converts() || !(this.#isListed || this.isResumed())) {
       this.#isJudging = true;
       this.#prunes.outdate();
     }
@@ -126,6 +126,6 @@ export class FollowedSchemas implements ObjectReads {
 
   /** Resolves once the run may write an object that it has read again. @throws as `ForeignPrunes.passed()` */
   async objectRead(): Promise<void> {
-    await (this.#converts ? this.#prunes.lookFromNow() : undefined);
+    await (this.#converts() ? this.#prunes.lookFromNow() : undefined);
   }
 }

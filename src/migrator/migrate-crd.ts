@@ -150,12 +150,12 @@ async function liftAgain({ clock }: RunContext, memory: RunMemory, signal: Abort
   }
 }
 
-/** Whether a run has work: managedFields may name other versions in a CRD that is clean, too. */
+/** Whether a run has work: managedFields may name other versions in a CRD that is clean, too, and then it takes a flag. */
 export function isDue(
-  { convertsFields, force }: Pick<MigrationOptions, "convertsFields" | "force">,
+  { force, managedFields }: Pick<MigrationOptions, "force" | "managedFields">,
   crd: CustomResourceDefinition,
 ): boolean {
-  return force || convertsFields === true || !isClean(crd);
+  return force || managedFields === "convert" || !isClean(crd);
 }
 
 /** The result for a CRD that is clean. */

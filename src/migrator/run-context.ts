@@ -15,6 +15,16 @@ import type { Pacer } from "../retry/pacer.ts";
 import type { Retrier } from "../retry/retrier.ts";
 import type { Advance, RunBudget } from "../retry/run-budget.ts";
 
+/**
+ * What a run on a CRD does to managedFields that name another version than the storage version:
+ *
+ * - `auto`: has them name the storage version where the run has other work to do and no webhook converts the objects
+ * - `keep`: leaves them as they are
+ * - `convert`: does as `auto`, also where there is no other work, and refuses a CRD whose objects a webhook converts
+ */
+export const FIELDS_MODES = ["auto", "keep", "convert"] as const;
+export type FieldsMode = (typeof FIELDS_MODES)[number];
+
 /** The settings of a run that a user may choose. */
 export interface MigrationOptions {
   readonly settleMs: number;
@@ -36,8 +46,8 @@ export interface MigrationOptions {
   readonly crdMode: CrdMode;
   /** What objects are written through. @default the objects themselves */
   readonly subresource?: "status" | undefined;
-  /** Has managedFields that name another version name the storage version. @default false */
-  readonly convertsFields?: boolean;
+  /** What becomes of managedFields that name another version than the storage version. @default "auto" */
+  readonly managedFields?: FieldsMode;
 }
 
 /** What every part of a run is handed. */

@@ -11,6 +11,7 @@ import {
   hasVersion,
   losesConversion,
   outgoingOf,
+  outgoingVersionsOf,
   removedVersionsOf,
   strategyOf,
   targetVersionOf,
@@ -35,7 +36,7 @@ export function notesOf(
     ...(unlisted.length > 0 ? [unprovenText(manifest.name, unlisted, live)] : []),
     ...(isFound ? [foundText(manifest.name, lost)] : []),
     ...unlistedNotes(manifest, live, objects),
-    ...(hasStaleFields(managedFields) ? [fieldsText(manifest.name, managedFields, live)] : []),
+    ...(hasStaleFields(managedFields) ? [fieldsText(manifest, managedFields, live)] : []),
     ...lossNotesOf(manifest, live),
     ...(failedInTree === undefined ? unseenNotes(manifest, live) : []),
   ];
@@ -51,10 +52,12 @@ export function hasStaleFields(managedFields: FieldVersions | undefined): manage
   return (managedFields?.objects ?? 0) > 0;
 }
 
-function fieldsText(name: string, managedFields: FieldVersions, live: CustomResourceDefinition): string {
+function fieldsText(manifest: CrdManifest, managedFields: FieldVersions, live: CustomResourceDefinition): string {
   const remedy = movesFields(live)
     ? "a webhook converts the objects, so only their own clients can change that, by an apply in another version before"
-    : `run ksvm migrate ${name} --managed-fields=convert before`;
+    : outgoingVersionsOf(manifest, live).length > 0
+      ? "the migration has them name the storage version"
+      : `run ksvm migrate ${manifest.name} --managed-fields=convert before`;
   return (
     `${fieldVersionsText(managedFields)}, and server-side apply of those fails once no such version is there ` +
     `(kubernetes#111937): ${remedy}`

@@ -146,10 +146,7 @@ function migrationOf(manifest: CrdManifest, facts: CheckFacts): Judgement | unde
     : {
         verdict: "needs-migration",
         reason: `${outgoingText(manifest, outgoing)}, and objects may be stored in it: storedVersions lists it`,
-        steps: [
-          `migrate the objects, which prunes storedVersions: ${migrateCommandOf(manifest, facts)}`,
-          "apply this file",
-        ],
+        steps: [`migrate the objects, which prunes storedVersions: ksvm migrate ${manifest.name}`, "apply this file"],
         notes: blockedNotes(live),
       };
 }
@@ -160,11 +157,6 @@ function outgoingText(manifest: CrdManifest, outgoing: readonly string[]): strin
   return outgoing.every((name) => hasVersion(manifest, name))
     ? `this file has no conversion webhook, so that nothing would convert ${names} to ${targetVersionOf(manifest) ?? ""}`
     : `this file drops ${names}`;
-}
-
-/** With the conversion of managedFields where they name a version that leaves, and it can be done. */
-function migrateCommandOf({ name }: CrdManifest, facts: CheckFacts): string {
-  return `ksvm migrate ${name}${convertsFields(facts) ? " --managed-fields=convert" : ""}`;
 }
 
 function convertsFields({ live, managedFields }: CheckFacts): boolean {
@@ -191,7 +183,7 @@ function twoStepsOf(
       : `this file makes ${target} the storage version and drops ${storage}, the storage version until now, in one step`,
     steps: [
       `apply this file with ${keptText(manifest, live, outgoing)}`,
-      `migrate the objects to ${target}, which prunes storedVersions: ${migrateCommandOf(manifest, facts)}`,
+      `migrate the objects to ${target}, which prunes storedVersions: ksvm migrate ${manifest.name}`,
       "apply this file as it is",
     ],
     notes: intermediateDryRun?.outcome === "accepted" ? ["a dry run of the first step was accepted"] : [],

@@ -158,7 +158,7 @@ parallel(
     const apply = { type: "application/apply-patch+yaml", body: kind.object("applied", "v1alpha1") };
     await cluster.api.patch(kind.resource("v1alpha1"), ref, apply, { fieldManager: "gitops" });
     await cluster.setVersions(kind, { storage: "v1", versions });
-    t.equal((await cluster.migrate([kind.name])).code, 0);
+    t.equal((await cluster.migrate([kind.name, "--managed-fields=keep"])).code, 0);
     await cluster.setVersions(kind, { storage: "v2", versions: ["v1", "v2"] });
     await cluster.waitForVersion(kind, "v1alpha1", false);
     await cluster.waitForVersion(kind, "v2");
@@ -168,7 +168,7 @@ parallel(
       /to an invalid group\/version|from an invalid group\/version/,
       "an apply does fail on this object",
     );
-    const run = await cluster.migrate([kind.name]);
+    const run = await cluster.migrate([kind.name, "--managed-fields=keep"]);
     t.equal(run.code, 0, run.stderr);
     t.match(
       run.stdout,

@@ -8,6 +8,7 @@ import type { CheckEntry } from "../../src/plan/check-types.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
+import { fileOf } from "./crd-file.ts";
 import { GROUP, TestKind, versionsOf } from "./crd-fixture.ts";
 import { balanceRequests } from "./http-balancer.ts";
 import { mutateUpdates } from "./mutate-updates.ts";
@@ -109,7 +110,21 @@ function pathsOf(set: Readonly<Record<string, unknown>>): readonly string[] {
   });
 }
 
-parallel("--managed-fields=convert lets server-side apply work once the old version is gone", async (t) => {
+parallel("server-side apply of every object works after migrate -f --apply has dropped a version", async (t) => {
+  const kind = new TestKind("applied");
+  const names = ["w0", "w1", "w2"];
+  await cluster.createCrd(kind, { ...SHAPE, versions: ["v1alpha1"], storage: "v1alpha1" });
+  for (const name of names) {
+    await applyAs(kind, name, { version: "v1alpha1", manager: "applier", fields: { size: 1 } });
+  }
+  const path = fileOf(t, kind.manifest({ ...SHAPE, versions: ["v1"] }));
+  const run = await cluster.migrate(["-f", path, "--apply"]);
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  await cluster.waitForVersion(kind, "v1alpha1", false);
+  t.same(await Promise.all(names.map((name) => applyError(kind, name))), ["", "", ""]);
+});
+
+parallel("a migration lets server-side apply work once the old version is gone", async (t) => {
   const [kind, control] = [new TestKind("convert"), new TestKind("control")];
   const names = ["w0", "w1", "w2"];
   for (const each of [kind, control]) {
@@ -126,14 +141,14 @@ parallel("--managed-fields=convert lets server-side apply work once the old vers
   t.ok(before.every((object) => versionsIn(object).includes("example.com/v1alpha1")));
   const fresh = await objectOf(kind, "fresh");
 
-  const tried = await cluster.migrate([kind.name, "--managed-fields=convert", "--dry-run"]);
+  const tried = await cluster.migrate([kind.name, "--dry-run"]);
   t.match(tried, {
     code: 0,
     stdout: /4 objects would be accepted; managedFields of 3 objects would be converted; nothing was/,
   });
   t.strictSame(await Promise.all(names.map((name) => objectOf(kind, name))), before, "a dry run changes nothing");
 
-  const run = await cluster.migrate([kind.name, "--managed-fields=convert"]);
+  const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 0, run.stdout + run.stderr);
   t.match(run.stdout, /: 3 rewritten, 1 .*; storedVersions is \[v1\]; managedFields of 3 objects converted\n/);
   t.equal(run.stderr, "");
@@ -150,38 +165,40 @@ parallel("--managed-fields=convert lets server-side apply work once the old vers
   t.equal(after[0]?.metadata.managedFields?.length, 3, "the two entries of one manager are one");
   t.strictSame(await objectOf(kind, "fresh"), fresh, "one that names v1 alone is not written");
 
-  const plain = await cluster.migrate([control.name]);
-  t.equal(plain.code, 0, plain.stderr);
-  t.notMatch(plain.stdout, /managedFields/, "off by default");
+  const keeping = await cluster.migrate([control.name, "--managed-fields=keep"]);
+  t.equal(keeping.code, 0, keeping.stderr);
+  t.notMatch(keeping.stdout, /managedFields/);
   t.ok(versionsIn(await objectOf(control, "w0")).includes("example.com/v1alpha1"));
   for (const each of [kind, control]) {
     await dropOldVersion(each);
   }
   t.equal(await applyError(kind, "w0"), "");
-  t.match(await applyError(control, "w0"), GONE, "negative control: without it");
+  t.match(await applyError(control, "w0"), GONE, "negative control: kept as they are");
 
+  t.match(await cluster.migrate([control.name]), { code: 0, stdout: /nothing to do/ }, "a clean CRD is left alone");
   const late = await cluster.migrate([control.name, "--managed-fields=convert"]);
   t.equal(late.code, 0, late.stdout + late.stderr);
   t.match(late.stdout, /managedFields of 3 objects converted/, "also where the version is gone, and the CRD clean");
   t.equal(await applyError(control, "w0"), "");
   const again = await cluster.migrate([control.name, "--managed-fields=convert"]);
-  t.match(again, { code: 0, stdout: /managedFields of 0 objects converted/ });
+  t.equal(again.code, 0, again.stderr);
+  t.notMatch(again.stdout, /managedFields/, "none is left");
 });
 
-parallel("a run with --managed-fields=convert begins again where a schema gets a new field", async (t) => {
+parallel("a run that converts managedFields begins again where a schema gets a new field", async (t) => {
   const fields = { size: { type: "integer" }, first: { type: "object", additionalProperties: { type: "integer" } } };
   const [narrow, wide] = [fields, { ...fields, second: { type: "boolean" } }].map((properties) => ({
     specSchema: { type: "object", properties },
   }));
-  for (const flags of [["--managed-fields=convert"], []]) {
-    const kind = new TestKind(flags.length > 0 ? "schema" : "unread");
+  for (const flags of [[], ["--managed-fields=keep"]]) {
+    const kind = new TestKind(flags.length === 0 ? "schema" : "unread");
     const run = await startSlowRun(cluster, kind, { flags, shape: { ...narrow } });
     const versions = versionsOf({ ...wide, storage: "v1" });
     await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions } } });
     const { code, stdout, stderr } = await run.ended;
     t.equal(code, 0, stdout + stderr);
     const startsAgain = /starting again: .*its schema changed,.*: spec\.second is new/;
-    t.equal(startsAgain.test(stdout), flags.length > 0, `${flags.join()}\n${stdout}`);
+    t.equal(startsAgain.test(stdout), flags.length === 0, `${flags.join()}\n${stdout}`);
     t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
     await assertNoTraces(t, cluster, kind);
@@ -189,7 +206,7 @@ parallel("a run with --managed-fields=convert begins again where a schema gets a
 });
 
 parallel(
-  "a run with --managed-fields=convert looks at the CRD after each page, before it writes an object of it",
+  "a run that converts managedFields looks at the CRD after each page, before it writes an object of it",
   async (t) => {
     const looksOf = async (word: string, flags: readonly string[]): Promise<{ pages: number; looks: number }> => {
       const kind = new TestKind(word);
@@ -210,11 +227,11 @@ parallel(
       const count = (what: string): number => rewriting.filter((one) => one === what).length;
       return { pages: count("page"), looks: count("look") };
     };
-    const { pages, looks } = await looksOf("paged", ["--managed-fields=convert"]);
+    const { pages, looks } = await looksOf("paged", []);
     t.equal(pages, 4);
     t.ok(looks > 1 && looks <= pages, `${looks} looks`);
     t.equal(
-      (await looksOf("unpaged", [])).looks,
+      (await looksOf("unpaged", ["--managed-fields=keep"])).looks,
       1,
       "a run that writes no object of others looks after the first page alone",
     );
@@ -233,11 +250,12 @@ parallel("check and plan count objects whose managedFields name a version that l
   const named = { objects: 2, versions: ["v1alpha1"], lookedAt: 3, isPartial: false };
   const entry = await check(["v1"]);
   t.strictSame(entry?.managedFields, named);
-  const command = `ksvm migrate ${kind.name} --managed-fields=convert`;
+  const command = `ksvm migrate ${kind.name}`;
   t.ok(entry?.steps[0]?.endsWith(command), entry?.steps[0] ?? "no step");
   t.ok(
     entry?.notes.some(
-      (note) => note.includes("managedFields of 2 of 3 objects name v1alpha1") && note.includes(command),
+      (note) =>
+        note.includes("managedFields of 2 of 3 objects name v1alpha1") && note.includes("the migration has them name"),
     ),
   );
   t.equal((await check(["v1alpha1", "v1"]))?.managedFields, undefined, "no version is about to leave");
@@ -306,33 +324,44 @@ parallel("which writes an API server lets change managedFields", async (t) => {
   await t.rejects(patchAs(MERGE_PATCH, stale), /answered 409/);
 });
 
-parallel("--managed-fields=convert is refused where a webhook converts, and nothing is changed", async (t) => {
-  const webhook = await serveConversion(t);
-  const kind = new TestKind("hooked");
-  await createApplied(kind, ["w0"], { conversion: conversionBy(webhook) });
-  const before = [await cluster.crd(kind), await objectOf(kind, "w0")];
-  for (const more of [[], ["--dry-run"]]) {
-    const run = await cluster.migrate([kind.name, "--managed-fields=convert", ...more]);
-    t.match(run, {
+parallel(
+  "--managed-fields=convert is refused where a webhook converts, and by default managedFields are kept there",
+  async (t) => {
+    const webhook = await serveConversion(t);
+    const kind = new TestKind("hooked");
+    await createApplied(kind, ["w0"], { conversion: conversionBy(webhook) });
+    const before = [await cluster.crd(kind), await objectOf(kind, "w0")];
+    for (const more of [[], ["--dry-run"]]) {
+      const run = await cluster.migrate([kind.name, "--managed-fields=convert", ...more]);
+      t.match(run, {
+        code: 1,
+        stderr: /a webhook converts its versions, and may move fields; leave out --managed-fields/,
+      });
+    }
+    t.strictSame([await cluster.crd(kind), await objectOf(kind, "w0")], before);
+    const plain = await cluster.migrate([kind.name]);
+    t.equal(plain.code, 0, plain.stderr);
+    t.same(await cluster.storedAs(kind), { v1: 1 });
+    t.strictSame(
+      versionsIn(await objectOf(kind, "w0")),
+      versionsIn(before[1] as WholeObject),
+      "by default they are kept",
+    );
+    t.match(await cluster.migrate(["configmaps", "--managed-fields=convert"]), {
       code: 1,
-      stderr: /a webhook converts its versions, and may move fields; leave out --managed-fields/,
+      stderr: /it is no custom resource/,
     });
-  }
-  t.strictSame([await cluster.crd(kind), await objectOf(kind, "w0")], before);
-  t.match(await cluster.migrate(["configmaps", "--managed-fields=convert"]), {
-    code: 1,
-    stderr: /it is no custom resource/,
-  });
-  const both = await cluster.migrate([kind.name, "--managed-fields=convert", "--via=status"]);
-  t.match(both, { code: 2, stderr: /leave out --via or --managed-fields/ });
-});
+    const both = await cluster.migrate([kind.name, "--managed-fields=convert", "--via=status"]);
+    t.match(both, { code: 2, stderr: /leave out --via or --managed-fields/ });
+  },
+);
 
 parallel("an object that is rejected keeps its managedFields, and nothing is pruned", async (t) => {
   const kind = new TestKind("rejected");
   await createApplied(kind, ["w0", "w3"]);
   await rejectUpdatesOf(cluster, kind, "w3");
   const before = await objectOf(kind, "w3");
-  const run = await cluster.migrate([kind.name, "--managed-fields=convert"]);
+  const run = await cluster.migrate([kind.name]);
   t.match(run, {
     code: 3,
     stderr: /default\/w3: .*this one stays as it is/,
@@ -350,10 +379,10 @@ parallel(
     await createApplied(kind, ["w0", "w1"]);
     await mutateUpdates(cluster, kind, ["w1"]);
     await eventually(async () => {
-      const tried = await cluster.migrate([kind.name, "--managed-fields=convert", "--dry-run"]);
+      const tried = await cluster.migrate([kind.name, "--dry-run"]);
       return tried.stdout.includes("managedFields of 1 objects would be converted, those of 1 left as they are");
     }, "the rule is in force");
-    const run = await cluster.migrate([kind.name, "--managed-fields=convert"]);
+    const run = await cluster.migrate([kind.name]);
     t.equal(run.code, 0, run.stderr);
     t.match(run.stdout, /managedFields of 1 objects converted, those of 1 left as they are/);
     t.match(run.stderr, /with managedFields that still name another version:\n {2}default\/w1: a dry run shows/);
@@ -379,7 +408,7 @@ parallel("an object whose field has another type by now keeps its managedFields"
   };
   await eventually(wipes, "negative control: a patch would empty them");
   const before = await objectOf(kind, "w0");
-  const run = await cluster.migrate([kind.name, "--managed-fields=convert"]);
+  const run = await cluster.migrate([kind.name]);
   t.match(run, { code: 3, stderr: /failed to create typed live object/ });
   t.strictSame(await objectOf(kind, "w0"), before);
 });
@@ -394,7 +423,7 @@ parallel("a client that writes at the same time loses no write", async (t) => {
       await updateAs(kind, "w0", { version: "v1alpha1", manager: "other", fields: { other: last + 1 } });
     }
   })();
-  const run = await cluster.migrate([kind.name, "--managed-fields=convert"]);
+  const run = await cluster.migrate([kind.name]);
   stop.abort();
   await busy;
   t.equal(run.code, 0, run.stdout + run.stderr);

@@ -68,10 +68,8 @@ const cases: readonly Case[] = [
     {
       verdict: "needs-migration",
       managedFields: NAMED,
-      steps: [/ksvm migrate widgets\.example\.com --managed-fields=convert$/, "apply this file"],
-      notes: [
-        /^managedFields of 3 of 7 objects name v1, .*run ksvm migrate widgets\.example\.com --managed-fields=convert/,
-      ],
+      steps: [/ksvm migrate widgets\.example\.com$/, "apply this file"],
+      notes: [/^managedFields of 3 of 7 objects name v1, .*: the migration has them name the storage version$/],
     },
   ],
   [

@@ -142,7 +142,7 @@ function lookupOf({ connection: { client }, flags, logger }: MigrateSession): Om
 }
 
 function specialFlagOf({ managedFields, via }: MigrateFlags): string | undefined {
-  const fields = managedFields === "convert" ? "--managed-fields=convert" : undefined;
+  const fields = managedFields === "auto" ? undefined : `--managed-fields=${managedFields}`;
   return via === "status" ? "--via=status" : fields;
 }
 
@@ -227,13 +227,13 @@ function followOne(
 
 function runOne(session: MigrateSession, report: ResourceReport, name: string): Promise<MigrationResult> {
   const { flags, io } = session;
-  const { dryRun, force, managedFields, webhookWaitMs } = flags;
+  const { dryRun, force, managedFields, via, webhookWaitMs } = flags;
   const run = {
     settings: runSettingsOf(flags, { ...wayOf(flags), crdMode: "manage" }),
     dryRun,
     force,
-    // A run without the conversion leaves nothing that one with it could go on from.
-    purpose: managedFields === "convert" ? "ksvm migrate, with managedFields" : "ksvm migrate",
+    // A run that leaves managedFields as they are leaves nothing that one which converts them could go on from.
+    purpose: managedFields === "keep" || via === "status" ? "ksvm migrate, managedFields kept" : "ksvm migrate",
     cleanupPatience: { ms: ONE_SHOT_CLEANUP_MS, interrupted: io.signal },
   };
   // A dry run changes nothing, so it does not have to wait for Kubernetes' own migrator.

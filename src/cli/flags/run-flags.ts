@@ -1,4 +1,5 @@
 import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
+import { FIELDS_MODES } from "../../migrator/run-context.ts";
 import type { FlagTable } from "./flag.ts";
 import { choice, value } from "./kinds.ts";
 import { anyText } from "./parsers.ts";
@@ -51,17 +52,13 @@ export const VIA_FLAG = {
   }),
 } satisfies FlagTable;
 
-const FIELDS_MODES = ["keep", "convert"] as const;
-/** One of the values of `--managed-fields`. */
-export type FieldsMode = (typeof FIELDS_MODES)[number];
-
 /** `--managed-fields`, for commands that migrate CRDs. */
 export const MANAGED_FIELDS_FLAG = {
   "managed-fields": choice(FIELDS_MODES, {
     placeholder: "mode",
-    default: "keep",
+    default: "auto",
     help:
-      "what becomes of managedFields that name another version than the storage version; convert has them name the storage " +
-      "version, so that server-side apply works once the other version is removed",
+      "what becomes of managedFields that name another version than the storage version; auto has them name the storage version, so that " +
+      "server-side apply works once the other version is removed, unless a webhook converts the objects; convert does so for a clean CRD, too",
   }),
 } satisfies FlagTable;

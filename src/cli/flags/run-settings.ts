@@ -1,8 +1,9 @@
 import type { CrdMode } from "../../api/migration.ts";
 import type { RunSettings } from "../../migrator/assemble-run.ts";
+import type { FieldsMode } from "../../migrator/run-context.ts";
 import type { FlagsOf } from "./flag.ts";
 import type { MIGRATION_FLAGS } from "./migration-flags.ts";
-import type { FieldsMode, WriteVia } from "./run-flags.ts";
+import type { WriteVia } from "./run-flags.ts";
 
 /** What a command decides about its runs, beside their flags. */
 interface RunWay {
@@ -10,14 +11,14 @@ interface RunWay {
   readonly leaseNamespace: string;
   /** What objects are written through. @default "resource" */
   readonly via?: WriteVia;
-  /** What becomes of managedFields. @default "keep" */
+  /** What becomes of managedFields. @default "auto" */
   readonly managedFields?: FieldsMode;
 }
 
 /** What the flags of a command that carries out migrations say of its runs. */
 export function runSettingsOf(
   flags: FlagsOf<typeof MIGRATION_FLAGS>,
-  { crdMode, leaseNamespace, managedFields = "keep", via = "resource" }: RunWay,
+  { crdMode, leaseNamespace, managedFields = "auto", via = "resource" }: RunWay,
 ): RunSettings {
   const { convergenceTimeoutMs, guard, maxFreezeIdleMs, pageSize, proofTimeoutMs, settleMs, shutdownDelayMs } = flags;
   return {
@@ -31,7 +32,7 @@ export function runSettingsOf(
       proofTimeoutMs,
       settleMs,
       shutdownDelayMs,
-      ...(managedFields === "convert" ? { convertsFields: true } : {}),
+      managedFields,
       ...(via === "status" ? { subresource: via } : {}),
     },
     maxInFlight: flags.maxInFlight,

@@ -104,6 +104,9 @@ function fieldsPart({ isDryRun, managedFields }: MigrationResult): string {
     return "";
   }
   const { converted, kept } = managedFields;
+  if (converted === 0 && kept === 0) {
+    return "";
+  }
   const left = kept === 0 ? "" : `, those of ${kept} left as they are`;
   return `; managedFields of ${converted} objects ${isDryRun === true ? "would be " : ""}converted${left}`;
 }

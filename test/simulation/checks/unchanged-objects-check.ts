@@ -6,6 +6,7 @@ import {
 } from "../../../src/api/names.ts";
 import { CRD_PREFIX } from "../model/crd-registry.ts";
 import type { SimEtcd } from "../model/etcd.ts";
+import { union } from "../model/field-sets.ts";
 import { type Fields, isFields, isSame, type ManagedEntry, type ModelObject, without } from "../model/model-object.ts";
 import type { EtcdEntry } from "../model/timeline.ts";
 import { REQUEST_TIMEOUT_MS } from "../world/api-server-node.ts";
@@ -35,8 +36,9 @@ export interface UnchangedObjectsCheckOptions {
 
 /**
  * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its resourceVersion is as
- * it was, apart from what a webhook made of it. That holds for managedFields as well: where an entry names a version which the CRD
- * has no more, they may be lost as a whole, since an API server takes no apply of such an object. It never creates or deletes one.
+ * it was, apart from what a webhook made of it. That holds for managedFields as well, but that all of them may name the version in which the object
+ * is stored now. Where an entry names a version which the CRD has no more, they may be lost as a whole, since an API server takes no apply of
+ * such an object. It never creates or deletes one.
  * Of a CRD it changes its own annotations, prunes `status.storedVersions`, and takes one condition off with that.
  */
 export class UnchangedObjectsCheck {
@@ -99,7 +101,9 @@ export class UnchangedObjectsCheck {
     const changed = [...all].find((key) => !isSame(left.get(key), right.get(key)));
     if (changed === undefined) return undefined;
     const isLost = right.size === 0 && [...left.values()].some(({ apiVersion }) => this.#options.isMissing(apiVersion));
-    return isLost ? undefined : `managedFields (${changeOf(left.has(changed), right.has(changed))} ${changed})`;
+    return isLost || isSame(renamedTo(after.apiVersion, left), Object.fromEntries(right))
+      ? undefined
+      : `managedFields (${changeOf(left.has(changed), right.has(changed))} ${changed})`;
   }
 }
 
@@ -142,12 +146,23 @@ function apiVersionsOf({ spec }: ModelObject): ReadonlySet<string> {
 type Entries = ReadonlyMap<string, ManagedEntry>;
 
 function entriesOf({ metadata: { managedFields = [] } }: ModelObject): Entries {
-  return new Map(
-    managedFields.map((entry) => {
-      const { apiVersion, manager, operation, subresource } = entry;
-      return [[manager, operation, apiVersion, subresource].filter((part) => part !== undefined).join(" "), entry];
-    }),
-  );
+  return new Map(managedFields.map((entry) => [nameOf(entry), entry]));
+}
+
+function nameOf({ apiVersion, manager, operation, subresource }: ManagedEntry): string {
+  return [manager, operation, apiVersion, subresource].filter((part) => part !== undefined).join(" ");
+}
+
+/** The entries as they are once all of them name one version: those of one manager are one, of the later time. */
+function renamedTo(apiVersion: string, entries: Entries): Fields {
+  const renamed: Record<string, ManagedEntry> = {};
+  for (const old of entries.values()) {
+    const entry = { ...old, apiVersion };
+    const same = renamed[nameOf(entry)];
+    const later = (same?.time ?? "") > (entry.time ?? "") ? (same ?? entry) : entry;
+    renamed[nameOf(entry)] = { ...later, fieldsV1: union(same?.fieldsV1, entry.fieldsV1) ?? {} };
+  }
+  return renamed;
 }
 
 function changeOf(wasThere: boolean, isThere: boolean): string {
