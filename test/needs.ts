@@ -5,7 +5,7 @@ import { unlessAtLeast } from "./control-plane/features.ts";
 const NEEDS = [
   { files: "test/simulation/fidelity/*.test.ts", minor: 36, what: "the model of the simulation is of that version" },
   {
-    files: "test/integration/{in-tree-*,prune-guard-in-tree}.test.ts",
+    files: "test/integration/{in-tree-*,prune-policy}.test.ts",
     minor: 36,
     what: "the in-tree controller as it is now",
   },

@@ -57,9 +57,6 @@ export const FORCE_ANNOTATION = "ksvm.sigs.k8s.io/force";
  */
 export const REENCRYPT_ANNOTATION = "ksvm.sigs.k8s.io/reencrypt";
 
-/** On a CRD: versions that may leave `status.storedVersions`, and for which generation, as src/api/prune-allowance.ts reads it. */
-export const ALLOW_PRUNE_ANNOTATION = "ksvm.sigs.k8s.io/allow-prune";
-
 /** On a CRD, with the value `off`: the trigger leaves it alone. */
 export const TRIGGER_ANNOTATION = "ksvm.sigs.k8s.io/trigger";
 

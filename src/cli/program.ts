@@ -36,7 +36,7 @@ export async function runProgram(args: readonly string[], io: CliIo, name = PROG
 
 const PROGRAM_NAME = "ksvm";
 
-/** `help guard enable` means `guard enable --help`: commander's command takes one word. */
+/** `help certs ensure` means `certs ensure --help`: commander's command takes one word. */
 function withoutHelpWord(args: readonly string[]): readonly string[] {
   const [first, ...words] = args;
   return first === "help" && words.length > 1 ? [...words.filter((word) => !word.startsWith("-")), "--help"] : args;

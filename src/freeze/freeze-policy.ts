@@ -3,9 +3,9 @@ import { FREEZE_REASON, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { DENIAL_MESSAGE_EXPRESSION, FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "./freeze-cel.ts";
 
 /** An object of admissionregistration.k8s.io/v1, ready to be created or applied. */
-export interface PolicyObject<Of extends "Validating" | "Mutating" = "Validating"> {
+export interface PolicyObject {
   readonly apiVersion: "admissionregistration.k8s.io/v1";
-  readonly kind: `${Of}AdmissionPolicy` | `${Of}AdmissionPolicyBinding`;
+  readonly kind: "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding";
   readonly metadata: {
     readonly name: string;
     readonly labels: Readonly<Record<string, string>>;
@@ -15,9 +15,9 @@ export interface PolicyObject<Of extends "Validating" | "Mutating" = "Validating
 }
 
 /** The guard of one migration where the webhook is not installed. Neither object does anything without the other. */
-export interface FreezePolicy<Of extends "Validating" | "Mutating" = "Validating"> {
-  readonly policy: PolicyObject<Of>;
-  readonly binding: PolicyObject<Of>;
+export interface FreezePolicy {
+  readonly policy: PolicyObject;
+  readonly binding: PolicyObject;
 }
 
 /** Metadata beside the name; the label that says who manages the objects is always there. */

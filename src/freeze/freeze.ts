@@ -1,12 +1,5 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { isPruneAllowanceSpent } from "../api/prune-allowance.ts";
-import {
-  ALLOW_PRUNE_ANNOTATION,
-  CRD_FIELD_MANAGER,
-  MIGRATING_ANNOTATION,
-  MIGRATING_VALUE,
-  OWNER_ANNOTATION,
-} from "../api/names.ts";
+import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../api/names.ts";
 import { type FreezeOwner, formatOwner, freezeOwnerOf, freezerOf, isSameRun, ownerAnnotationOf } from "../api/owner.ts";
 import { KsvmError } from "../errors.ts";
 import { isAbsent } from "../kube/absent.ts";
@@ -94,8 +87,7 @@ export async function unfreeze(
       const isOurs = found !== undefined && isSameRun(found, owner);
       lifted = isOurs && freezeOwnerOf(crd) !== undefined;
       const migrating = lifted ? { [MIGRATING_ANNOTATION]: null } : {};
-      const allowance = isPruneAllowanceSpent(crd) ? { [ALLOW_PRUNE_ANNOTATION]: null } : {};
-      return isOurs ? { ...besides, ...migrating, ...allowance, [OWNER_ANNOTATION]: null } : undefined;
+      return isOurs ? { ...besides, ...migrating, [OWNER_ANNOTATION]: null } : undefined;
     });
   } catch (error) {
     // The CRD was deleted, and its annotation with it.

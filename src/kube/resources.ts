@@ -71,8 +71,6 @@ export const POLICIES: Resource = {
   resource: "validatingadmissionpolicies",
 };
 export const POLICY_BINDINGS: Resource = { ...POLICIES, resource: "validatingadmissionpolicybindings" };
-export const MUTATING_POLICIES: Resource = { ...POLICIES, resource: "mutatingadmissionpolicies" };
-export const MUTATING_POLICY_BINDINGS: Resource = { ...POLICIES, resource: "mutatingadmissionpolicybindings" };
 export const WEBHOOK_CONFIGURATIONS: Resource = { ...POLICIES, resource: "validatingwebhookconfigurations" };
 /** The migration API of this project (src/api/migration.ts). */
 export const MIGRATIONS: Resource = {

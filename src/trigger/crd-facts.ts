@@ -8,8 +8,7 @@ import {
   storageVersionOf,
   storedVersionsOf,
 } from "../api/crd.ts";
-import { ALLOW_PRUNE_ANNOTATION, TRIGGER_ANNOTATION } from "../api/names.ts";
-import { isPruneAllowanceSpent } from "../api/prune-allowance.ts";
+import { TRIGGER_ANNOTATION } from "../api/names.ts";
 import { MAX_ANNOTATION_LENGTH } from "../migrations/migration-fields.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
 
@@ -32,8 +31,6 @@ export interface CrdFacts {
   readonly isClean: boolean;
   /** Whether its owner turned the trigger off by annotation. */
   readonly isOptedOut: boolean;
-  /** The resourceVersion of the CRD where its annotation that allows a prune has done its work; missing where it has none. */
-  readonly spentAllowanceAt?: string;
 }
 
 /** What {@link crdFactsOf} reads of a CRD. */
@@ -42,7 +39,7 @@ export const CRD_FIELDS = crdProjection({
   uid: "all",
   resourceVersion: "all",
   generation: "all",
-  annotations: { fields: { [TRIGGER_ANNOTATION]: "all", [ALLOW_PRUNE_ANNOTATION]: "all" } },
+  annotations: { fields: { [TRIGGER_ANNOTATION]: "all" } },
 });
 
 /** What a StorageState remembers of its CRD. */
@@ -73,7 +70,6 @@ export function crdFactsOf(crd: CustomResourceDefinition): CrdFacts {
     storedHashes: storedVersions.map(hashOf),
     isClean: isClean(crd),
     isOptedOut: crd.metadata.annotations?.[TRIGGER_ANNOTATION] === "off",
-    ...(isPruneAllowanceSpent(crd) ? { spentAllowanceAt: crd.metadata.resourceVersion } : {}),
   };
 }
 

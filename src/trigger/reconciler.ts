@@ -8,7 +8,6 @@ import { CreationPace } from "./creation-pace.ts";
 import { CrdPatience } from "./crd-patience.ts";
 import type { CrdSights } from "./crd-sights.ts";
 import { type Decision, decide } from "./decide.ts";
-import { removeAllowance } from "./remove-allowance.ts";
 import { CONFLICT_RETRY_MS, lookRetryMs } from "./look-retry.ts";
 import type { MigrationIndex } from "./migration-index.ts";
 import type { Situation, StateFacts } from "./next-status.ts";
@@ -189,7 +188,7 @@ export class Reconciler {
     { observed, state }: Seen,
     { isFresh, signal }: { readonly isFresh: boolean; readonly signal: AbortSignal },
   ): Promise<void> {
-    const { client, index, logger, crdMode, queue, sharedClock, watch } = this.#options;
+    const { index, logger, crdMode, queue, sharedClock, watch } = this.#options;
     const { name } = observed;
     const now = sharedClock.now();
     const migrations = index.of(name);
@@ -221,9 +220,6 @@ export class Reconciler {
     this.#sights.written(name);
     logDecision(logger, name, decision, this.#waiting.get(name));
     this.#remember(situation, decision);
-    if (observed.crd?.spentAllowanceAt !== undefined) {
-      await removeAllowance(client, { ...observed.crd, resourceVersion: observed.crd.spentAllowanceAt }, signal);
-    }
   }
 
   #remember(situation: Situation, decision: Decision): void {

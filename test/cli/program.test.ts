@@ -175,9 +175,9 @@ await tap.test("runProgram() ends with 1 when the API server refuses the user", 
 
 await tap.test("ksvm help shows the help of a command of two words", async (t) => {
   t.match((await run(["help", "migrate", "-f"])).stdout, /^Usage: ksvm migrate /);
-  const { code, stdout } = await run(["help", "guard", "enable"]);
+  const { code, stdout } = await run(["help", "certs", "ensure"]);
   t.equal(code, 0);
-  t.match(stdout, /^Usage: ksvm guard enable /);
+  t.match(stdout, /^Usage: ksvm certs ensure /);
 });
 
 const helps: readonly (readonly string[])[] = [

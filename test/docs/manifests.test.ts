@@ -8,7 +8,6 @@ import { parse, parseAllDocuments } from "yaml";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
-import { prunePolicies, restorePolicy } from "../../src/prune-guard/prune-policies.ts";
 import { rolesForRuns } from "../../src/migrator/run-roles.ts";
 import { warnPolicy } from "../../src/webhook/warn-policy.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
@@ -55,13 +54,6 @@ await tap.test(
 await tap.test("deploy/base/unfreeze-warning.yaml is the policy that the program means", async (t) => {
   const { policy, binding } = warnPolicy();
   t.same(documentsIn("deploy/base/unfreeze-warning.yaml"), [policy, binding].map(named));
-});
-
-await tap.test("the guard of storedVersions is the one that the program means", async (t) => {
-  const warning = prunePolicies({ mode: "warn", allowedUsers: [] }).flatMap(({ policy, binding }) => [policy, binding]);
-  t.same(documentsIn("deploy/base/stored-versions-guard.yaml"), warning.map(named));
-  const { policy, binding } = restorePolicy({ allowedUsers: [] });
-  t.same(documentsIn("deploy/components/deny-unproven-prunes/restore.yaml"), [policy, binding].map(named));
 });
 
 await tap.test('no role grants "get" on every resource, which includes pods/exec and nodes/proxy', async (t) => {

@@ -6,9 +6,6 @@ import { CHECK_COMMAND } from "./check-command.ts";
 import { completionCommand } from "./completion-command.ts";
 import { CONTROLLER_COMMAND } from "./controller-command.ts";
 import { DOCTOR_COMMAND } from "./doctor-command.ts";
-import { GUARD_DISABLE_COMMAND } from "./guard-disable-command.ts";
-import { GUARD_ENABLE_COMMAND } from "./guard-enable-command.ts";
-import { GUARD_STATUS_COMMAND } from "./guard-status-command.ts";
 import { INIT_COMMAND } from "./init-command.ts";
 import { MIGRATE_COMMAND } from "./migrate-command.ts";
 import { PLAN_COMMAND } from "./plan-command.ts";
@@ -28,9 +25,6 @@ export const COMMANDS: readonly CliCommand[] = [
   STATUS_COMMAND,
   UNFREEZE_COMMAND,
   DOCTOR_COMMAND,
-  GUARD_ENABLE_COMMAND,
-  GUARD_DISABLE_COMMAND,
-  GUARD_STATUS_COMMAND,
   RBAC_COMMAND,
   CERTS_ENSURE_COMMAND,
   CERTS_ROTATE_COMMAND,

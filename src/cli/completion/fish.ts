@@ -29,7 +29,7 @@ function conditionOfWords(parent: string, children: readonly CompletedCommand[])
     : `__fish_seen_subcommand_from ${parent}; and not __fish_seen_subcommand_from ${children.map(lastWordOf).join(" ")}`;
 }
 
-/** The word of a command may be one of another group's as well: `status`, and `guard status`. */
+/** The word of a command may be one of another group's as well: `status`, and `certs status`. */
 function conditionOfFlags({ path }: CompletedCommand, parents: readonly string[]): string {
   const words = path.split(" ");
   const seen = words.map((word) => `__fish_seen_subcommand_from ${word}`);

@@ -75,7 +75,7 @@ await tap.test("fish completes commands, flags and values", { skip: noFish }, (t
     ["ksvm plan -o ", ["json", "name", "table", "wide", "yaml"]],
     ["ksvm migrate --max-i", ["--max-idle", "--max-in-flight"]],
     ["ksvm status --wa", ["--watch"]],
-    ["ksvm guard status --wa", [""]],
+    ["ksvm certs status --wa", [""]],
   ] as const) {
     const program = `source ${script}; complete -C '${line}'`;
     const { stderr, stdout } = spawnSync("fish", ["--no-config", "-c", program], { encoding: "utf8" });
