@@ -1,26 +1,27 @@
 import { fileURLToPath } from "node:url";
 import { pino } from "pino";
 import type { Test } from "tap";
-import {
-  type StorageVersionMigration,
-  resourceNameOf,
-  stateOf,
-  SYSTEM_NAMESPACE,
-  type CrdMode,
-} from "../../src/api/migration.ts";
+import { SYSTEM_NAMESPACE, type CrdMode } from "../../src/api/migration.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MigrationController, type MigrationControllerOptions } from "../../src/controller/migration-controller.ts";
 import { runFactory } from "../../src/controller/run-factory.ts";
 
 import type { ApiClient } from "../../src/kube/client.ts";
-import { EVENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
 import { MigrationFeed } from "../../src/migrations/migration-feed.ts";
 import type { MigrationOptions } from "../../src/migrator/run-context.ts";
 import { startProgram } from "../processes/program.ts";
-import { type Cluster, eventually } from "./cluster.ts";
-import { GROUP, type TestKind } from "./crd-fixture.ts";
-import { installCrds } from "./install-crds.ts";
+import type { Cluster } from "./cluster.ts";
+
+export {
+  createMigration,
+  deleteMigration,
+  eventReasons,
+  installSystem,
+  patchStatus,
+  readMigration,
+  untilState,
+} from "./migrations.ts";
 
 /** What a test's controller does differently. */
 export interface ControllerSettings {
@@ -72,13 +73,6 @@ export function openRunFor(client: ApiClient, settings: ControllerSettings) {
   });
 }
 
-/** Installs the CRDs and the namespace of the system. */
-export async function installSystem(cluster: Cluster): Promise<void> {
-  await installCrds(cluster);
-  const namespaces = { group: "", version: "v1", resource: "namespaces" };
-  await cluster.api.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: SYSTEM_NAMESPACE } });
-}
-
 /** A controller in this process that leads without an election. It ends with the test. */
 export function startController(
   t: Test,
@@ -119,72 +113,4 @@ export function spawnReplica(t: Test, cluster: Cluster, identity: string, settin
   const args = [ENTRY, cluster.kubeconfig, identity, JSON.stringify(settings)];
   const program = startProgram(t, process.execPath, args, { stderr: "inherit" });
   return { program, isLeading: () => /leading/.test(program.stdout) };
-}
-
-/** Creates a migration of a test's CRD, or of the resource that is named. */
-export async function createMigration(
-  { api }: Cluster,
-  of: TestKind | { readonly group: string; readonly version: string; readonly resource: string },
-  annotations: Readonly<Record<string, string>> = {},
-): Promise<StorageVersionMigration> {
-  const resource = "plural" in of ? { group: GROUP, version: "v1", resource: of.plural } : of;
-  return api.create<StorageVersionMigration>(MIGRATIONS, {
-    apiVersion: "migration.k8s.io/v1alpha1",
-    kind: "StorageVersionMigration",
-    metadata: { generateName: `${resourceNameOf(resource)}-`, annotations },
-    spec: { resource },
-  });
-}
-
-/** The migration as it is now. */
-export function readMigration(
-  { api }: Cluster,
-  { metadata }: StorageVersionMigration,
-): Promise<StorageVersionMigration> {
-  return api.get(MIGRATIONS, metadata);
-}
-
-/** Waits until a migration is in one of these states, and fails the wait early where it ended in another one. */
-export async function untilState(
-  cluster: Cluster,
-  migration: StorageVersionMigration,
-  states: readonly string[],
-  timeoutMs = 40_000,
-): Promise<StorageVersionMigration> {
-  let found = migration;
-  const isThere = async (): Promise<boolean> => {
-    found = await readMigration(cluster, migration);
-    return states.includes(stateOf(found)) || ["Succeeded", "Failed"].includes(stateOf(found));
-  };
-  await eventually(isThere, `migration ${migration.metadata.name} is ${states.join(" or ")}`, timeoutMs);
-  if (!states.includes(stateOf(found))) {
-    throw new Error(`migration ${migration.metadata.name} ended otherwise: ${JSON.stringify(found.status)}`);
-  }
-  return found;
-}
-
-/** Deletes a migration. */
-export function deleteMigration({ api }: Cluster, { metadata }: StorageVersionMigration): Promise<void> {
-  return api.delete(MIGRATIONS, metadata);
-}
-
-/** Writes to the status of a migration as another client. */
-export function patchStatus({ api }: Cluster, { metadata }: StorageVersionMigration, status: object): Promise<unknown> {
-  return api.patch(MIGRATIONS, metadata, { type: MERGE_PATCH, body: { status } }, { subresource: "status" });
-}
-
-/** The reasons of the Events about a migration, in the order in which they came. */
-export async function eventReasons(
-  { api }: Cluster,
-  { metadata }: StorageVersionMigration,
-): Promise<readonly string[]> {
-  const events = await api.list<{
-    involvedObject: { uid: string };
-    reason: string;
-    metadata: { resourceVersion: string };
-  }>(EVENTS, { namespace: "default" });
-  const ours = events.filter(({ involvedObject }) => involvedObject.uid === metadata.uid);
-  return ours
-    .toSorted((a, b) => Number(a.metadata.resourceVersion) - Number(b.metadata.resourceVersion))
-    .map(({ reason }) => reason);
 }

@@ -1,16 +1,21 @@
 import { Writable } from "node:stream";
 import type { Test } from "tap";
-import { Interruption } from "../../src/cli/shared/interruption.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { startProgram, KSVM } from "../processes/program.ts";
-import { type Cluster, eventually } from "./cluster.ts";
+import { Interruption } from "../../src/cli/shared/interruption.ts";
+import { isConflict } from "../../src/kube/client.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { freePorts } from "../control-plane/ports.ts";
+import { KSVM, startProgram } from "../processes/program.ts";
+import { type Cluster, eventually } from "./cluster.ts";
 
 /** One `ksvm controller`. */
 export interface Controller {
   /** Its log up to now, one JSON object a line. */
   log(): string;
   isLeading(): boolean;
+  /** As it stands in Leases and freezes. */
+  identity(): string;
   /** What /livez, /readyz or /metrics answers; status 0 where nothing answers within 5 s. */
   health(path: string): Promise<{ readonly status: number; readonly text: string }>;
   /** Where API servers reach its webhook. */
@@ -27,25 +32,72 @@ export interface SpawnedController extends Controller {
 }
 
 interface ControllerOptions {
-  /** Flags beside those that a test needs anyway, which they may overrule. @default none */
+  /** Flags beside those that a test needs anyway, which they may overrule; each as `--flag=value`. @default none */
   readonly flags?: readonly string[];
   /** The user that it acts as. @default the admin */
   readonly kubeconfig?: string;
-  /** Returns before it serves. @default it waits until it leads and is ready */
-  readonly isAwaited?: boolean;
+  /** What is waited for: nothing, that it serves, or that it also leads. @default "leading" */
+  readonly until?: "started" | "ready" | "leading";
+}
+
+/** Flags that have a hundred objects take some five seconds. */
+export const SLOWLY = ["--max-qps=20", "--page-size=10"] as const;
+
+/**
+ * Runs `ksvm controller` in this process, with a webhook on loopback and no trigger, in a cluster with the CRDs and the
+ * namespace of the system. It ends with the test. There may be several: one leads.
+ */
+export async function startController(t: Test, cluster: Cluster, options: ControllerOptions = {}): Promise<Controller> {
+  const { args, ...place } = await prepare(cluster, options);
+  const interruption = new AbortController();
+  let log = "";
+  const stderr = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      log += chunk.toString();
+      done();
+    },
+  });
+  const stdout = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const ended = runProgram(args, { stdout, stderr, signal: interruption.signal });
+  const stop = async (): Promise<number> => {
+    interruption.abort(new Interruption("SIGTERM"));
+    return ended;
+  };
+  t.teardown(stop);
+  const controller = { ...shown(() => log, place), stop };
+  await untilStarted(controller, options.until);
+  return controller;
+}
+
+/** The same in a process of its own, which a test can kill and pause. */
+export async function spawnController(
+  t: Test,
+  cluster: Cluster,
+  options: ControllerOptions = {},
+): Promise<SpawnedController> {
+  const { args, ...place } = await prepare(cluster, options);
+  const program = startProgram(t, process.execPath, [KSVM, ...args], { stdout: "ignore", withoutTap: true });
+  const stop = async (): Promise<number | null> => {
+    program.signal("SIGTERM");
+    return (await program.ended).code;
+  };
+  const controller = {
+    ...shown(() => program.stderr, place),
+    stop,
+    pid: program.pid ?? 0,
+    signal: (signal: NodeJS.Signals) => program.signal(signal),
+    ended: program.ended,
+  };
+  await untilStarted(controller, options.until);
+  return controller;
 }
 
 interface Place {
-  readonly args: readonly string[];
   readonly healthPort: number;
   readonly webhookUrl: string;
 }
 
-/** Flags for a test in which nothing is under way when the storage version changes. No trigger, unless it asks for one. */
-async function place(
-  cluster: Cluster,
-  { flags = [], kubeconfig = cluster.kubeconfig }: ControllerOptions,
-): Promise<Place> {
+async function prepare(cluster: Cluster, { flags = [], kubeconfig = cluster.kubeconfig }: ControllerOptions) {
   const [healthPort = 0, webhookPort = 0] = await freePorts(2);
   const webhookUrl = `https://127.0.0.1:${webhookPort}/validate`;
   const known = {
@@ -66,68 +118,30 @@ async function place(
   };
   const given = new Set(flags.map((flag) => flag.split("=")[0]));
   const own = Object.entries(known).filter(([flag]) => !given.has(`--${flag}`));
-  return {
-    args: ["controller", ...own.map(([flag, value]) => `--${flag}=${value}`), ...flags],
-    healthPort,
-    webhookUrl,
-  };
+  if (!flags.includes("--webhook=off")) await createWebhookConfiguration(cluster);
+  const args = ["controller", ...own.map(([flag, value]) => `--${flag}=${value}`), ...flags];
+  return { args, healthPort, webhookUrl };
 }
 
-/**
- * Runs `ksvm controller` in this process, with a webhook on loopback. It ends with the test. The CRDs and the namespace of
- * the system have to be there.
- * @param options.flags each as `--flag=value`
- */
-export async function startController(t: Test, cluster: Cluster, options: ControllerOptions = {}): Promise<Controller> {
-  const { args, healthPort, webhookUrl } = await place(cluster, options);
-  const interruption = new AbortController();
-  let log = "";
-  const stderr = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      log += chunk.toString();
-      done();
-    },
+/** The controller fills it in at once. It creates one that is missing, too, but only after five seconds. */
+async function createWebhookConfiguration({ api }: Cluster): Promise<void> {
+  const configuration = {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingWebhookConfiguration",
+    metadata: { name: WEBHOOK_NAME },
+  };
+  await api.create(WEBHOOK_CONFIGURATIONS, configuration).catch((error: unknown) => {
+    // Another controller has it.
+    if (!isConflict(error)) throw error;
   });
-  const stdout = new Writable({ write: (_chunk, _encoding, done) => done() });
-  const ended = runProgram(args, { stdout, stderr, signal: interruption.signal });
-  const stop = async (): Promise<number> => {
-    interruption.abort(new Interruption("SIGTERM"));
-    return ended;
-  };
-  t.teardown(stop);
-  const controller = { ...shown(() => log, healthPort), webhookUrl, stop };
-  if (options.isAwaited !== false) await untilLeading(controller);
-  return controller;
 }
 
-/** The same in a process of its own, which a test can kill and pause. */
-export async function spawnController(
-  t: Test,
-  cluster: Cluster,
-  options: ControllerOptions = {},
-): Promise<SpawnedController> {
-  const { args, healthPort, webhookUrl } = await place(cluster, options);
-  const program = startProgram(t, process.execPath, [KSVM, ...args], { stdout: "ignore", withoutTap: true });
-  const stop = async (): Promise<number | null> => {
-    program.signal("SIGTERM");
-    return (await program.ended).code;
-  };
-  const controller = {
-    ...shown(() => program.stderr, healthPort),
-    webhookUrl,
-    stop,
-    pid: program.pid ?? 0,
-    signal: (signal: NodeJS.Signals) => program.signal(signal),
-    ended: program.ended,
-  };
-  if (options.isAwaited !== false) await untilLeading(controller);
-  return controller;
-}
-
-function shown(log: () => string, healthPort: number): Pick<Controller, "log" | "isLeading" | "health"> {
+function shown(log: () => string, { healthPort, webhookUrl }: Place): Omit<Controller, "stop"> {
   return {
+    webhookUrl,
     log,
     isLeading: () => log().lastIndexOf('"Started leading:') > log().lastIndexOf('"Stopped leading'),
+    identity: () => /"identity":"([^"]+)"/.exec(log())?.[1] ?? "",
     health: async (path) => {
       try {
         const answer = await fetch(`http://127.0.0.1:${healthPort}${path}`, { signal: AbortSignal.timeout(5_000) });
@@ -139,8 +153,13 @@ function shown(log: () => string, healthPort: number): Pick<Controller, "log" | 
   };
 }
 
-async function untilLeading(controller: Controller): Promise<void> {
-  const isReady = async (): Promise<boolean> =>
-    controller.isLeading() && (await controller.health("/readyz")).status === 200;
-  await eventually(isReady, "the controller leads and is ready");
+async function untilStarted(controller: Controller, until: ControllerOptions["until"] = "leading"): Promise<void> {
+  if (until === "started") return;
+  await eventually(async () => (await controller.health("/readyz")).status === 200, "the controller is ready");
+  if (until === "leading") await untilLeading(controller);
+}
+
+/** Waits until it leads. */
+export async function untilLeading(controller: Controller): Promise<void> {
+  await eventually(async () => controller.isLeading(), "the controller leads");
 }
