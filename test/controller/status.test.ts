@@ -247,6 +247,6 @@ await tap.test("the user of a migration reads whose flags a message names", asyn
   t.match(verdictOf(new MissingApiServer("apiserver-a does not answer")).message, WHOSE);
   const message = "no API server of --apiserver-endpoints is that of the identity Lease a";
   t.match(eventTextOf({ type: "warning", message })?.message, WHOSE);
-  const others = "it runs without --encryption-provider-config; run ksvm resume --all";
+  const others = "it runs without --encryption-provider-config; run ksvm migrate --force";
   t.equal(withProgramOfFlags(others), others, "flags of other programs and commands are named with them");
 });
