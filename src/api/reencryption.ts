@@ -5,11 +5,7 @@ import { REENCRYPT_ANNOTATION } from "./names.ts";
 export interface ReencryptionWish {
   /** The digest of the EncryptionConfiguration that is meant, as API servers show it. @default any, if all of them use it */
   readonly expectedConfig?: string;
-  /** Whether it goes on without evidence of a key where no API server shows an EncryptionConfiguration. @default false */
-  readonly isOptional?: boolean;
 }
-
-const OPTIONAL = "optional";
 
 type Annotations = Readonly<Record<string, string>>;
 
@@ -30,12 +26,9 @@ export function reencryptionWishOf(annotations: Annotations | undefined): Reencr
   if (value === undefined || value === "false") {
     return undefined;
   }
-  if (value === OPTIONAL) {
-    return { isOptional: true };
-  }
   const expectedConfig = configDigestOf(value);
   if (expectedConfig === undefined && value !== "true") {
-    const values = '"true", "false", "optional" or the SHA-256 digest of an EncryptionConfiguration';
+    const values = '"true", "false" or the SHA-256 digest of an EncryptionConfiguration';
     throw new KsvmError(
       "AnnotationInvalid",
       `Cannot re-encrypt: the annotation ${REENCRYPT_ANNOTATION} is not ${values}`,
@@ -50,6 +43,6 @@ export function asksForReencryption(annotations: Annotations | undefined): boole
 }
 
 /** The annotation that asks for it. */
-export function reencryptAnnotation({ expectedConfig = "true", isOptional = false }: ReencryptionWish): Annotations {
-  return { [REENCRYPT_ANNOTATION]: isOptional ? OPTIONAL : expectedConfig };
+export function reencryptAnnotation({ expectedConfig = "true" }: ReencryptionWish): Annotations {
+  return { [REENCRYPT_ANNOTATION]: expectedConfig };
 }

@@ -9,8 +9,6 @@ export interface Answered {
   readonly shown: ShownEncryption | string;
   /** Whether it works, and has no EncryptionConfiguration or no metric that tells which. */
   readonly isAbsent?: boolean;
-  /** When its process started, which tells it from others. @default it does not tell */
-  readonly instance?: string | undefined;
 }
 
 /** That all API servers encrypt alike. */

@@ -31,7 +31,7 @@ export async function answersOf(context: AskContext, apiServers: ApiServers): Pr
 
 /**
  * Each answer comes over one connection, and so from one API server: new ones are asked until each identity Lease was heard, and as many API servers as were told apart. Where no API
- * server has an EncryptionConfiguration none names its Lease: then until as many processes answered as Leases live.
+ * server has an EncryptionConfiguration none names its Lease, and a few answers are enough.
  */
 async function sampledAnswers(
   context: AskContext,
@@ -43,17 +43,11 @@ async function sampledAnswers(
   const isEnough = (): boolean =>
     answers.length >= MAX_SAMPLES ||
     ((identities.length > 0 || answers.length >= SAMPLES) && areAllHeard()) ||
-    (answers.length >= SAMPLES && unencryptedInstancesOf(answers).size >= Math.max(identities.length, clients.length));
+    (answers.length >= SAMPLES && answers.every(({ isAbsent }) => isAbsent === true));
   do {
     answers.push(...(await Promise.all(Array.from({ length: SAMPLES_AT_ONCE }, () => answerOnNew(context, open)))));
   } while (!isEnough() && answers.every(({ isAbsent, shown }) => isAbsent === true || typeof shown !== "string"));
   return answers;
-}
-
-/** What tells the processes that answered from one another; empty where one of them has an EncryptionConfiguration, or does not tell. */
-function unencryptedInstancesOf(answers: readonly Answered[]): ReadonlySet<string> {
-  const isWhole = answers.every(({ instance, isAbsent }) => isAbsent === true && instance !== undefined);
-  return new Set(isWhole ? answers.map(({ instance, server }) => `${server} ${instance}`) : []);
 }
 
 /** Its metrics and its health are of one API server where one connection carried both. */
@@ -81,11 +75,11 @@ async function answerOf({ clock, signal }: AskContext, { transport }: ApiClient)
     signal.throwIfAborted();
     return { server, shown: `its /metrics cannot be read: ${messageOf(error)}` };
   }
-  const { instance, isAbsent } = metrics;
+  const { isAbsent } = metrics;
   const shown = metrics.result();
   // After its metrics: the check that has an API server show a key is the one that its health is of.
   const hasKms = typeof shown !== "string" && shown.keys.size > 0;
   const problem = hasKms ? await kmsProblemOf(transport, within) : undefined;
   signal.throwIfAborted();
-  return { server, shown: problem ?? shown, isAbsent, instance };
+  return { server, shown: problem ?? shown, isAbsent };
 }

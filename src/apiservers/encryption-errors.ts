@@ -20,18 +20,17 @@ export class EncryptionDiffers extends KsvmError {
 export function encryptionErrorOf(
   disagreement: Disagreement,
   what: string,
-  { isOptional = false, isUnattended = false }: { readonly isOptional?: boolean; readonly isUnattended?: boolean },
+  { isUnattended = false }: { readonly isUnattended?: boolean },
 ): KsvmError {
   const { server, reason, isUntold, todo } = disagreement;
   if (!isUntold) {
     const advice = isUnattended || todo === undefined ? "" : `; ${todo}, and run again`;
     return new EncryptionDiffers(what, disagreement, advice);
   }
-  // What only looks on cannot assume anything: that would show nothing. A controller has no such flag.
-  const orAssume =
-    isOptional || isUnattended
-      ? ""
-      : ", or pass --assume-config-rolled-out if you are sure that every API server uses the new one";
+  // A controller has no such flag.
+  const orAssume = isUnattended
+    ? ""
+    : ", or pass --assume-config-rolled-out if you are sure that every API server uses the new one";
   const text = `${server} does not show which encryption configuration it uses: ${reason}; see docs/reencryption.md`;
   return new KsvmError("EncryptionUnknown", `Cannot tell which key ${what} has: ${text}${orAssume}`);
 }

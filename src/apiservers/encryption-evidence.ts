@@ -54,17 +54,14 @@ export interface LookOptions {
 
 /** In place of the digest of a configuration of which there is no evidence. */
 const ASSUMED = "assumed";
-/** In place of it where every API server works and none of them shows one, and no key is claimed. */
-export const NONE_SHOWN = "none shown";
 
 const ASSUMED_ALIKE: Agreement = { configHash: ASSUMED, fingerprint: ASSUMED, hasKms: false };
-const NONE: Agreement = { configHash: NONE_SHOWN, fingerprint: NONE_SHOWN, hasKms: false };
 
 const PACE = { minMs: 1_000, maxMs: 5_000 };
 
 /** Whether a look tells the processes of all API servers: two that agree show that none of them restarted in between. */
 export function showsProcesses({ configHash }: Pick<EncryptionFound, "configHash">): boolean {
-  return configHash !== ASSUMED && configHash !== NONE_SHOWN;
+  return configHash !== ASSUMED;
 }
 
 /**
@@ -81,8 +78,6 @@ export interface EncryptionEvidenceOptions {
   readonly isAssumed: boolean;
   /** Its digest, as API servers show it. @default any, if all of them use it */
   readonly expectedConfig?: string | undefined;
-  /** Claims no key where no API server at all shows a configuration and none is expected. @default false */
-  readonly isOptional?: boolean;
   /** A first look waits for no API server that differs: who looks tries again, later each time. @default false */
   readonly isUnattended?: boolean;
   /** The last failure of those that mean the same configuration. @default none of others is known */
@@ -168,7 +163,7 @@ export class EncryptionEvidence {
         return { ...this.#note(agreement, arrivals, clock), apiServers, arrivals };
       }
       this.#agreed = undefined;
-      if ((isHopeless(answers) && !this.#isNone(answers)) || clock.monotonic() >= deadline) {
+      if (isHopeless(answers) || clock.monotonic() >= deadline) {
         this.#options.recent?.note(agreement, clock);
         return agreement;
       }
@@ -180,13 +175,7 @@ export class EncryptionEvidence {
     const expected = { identities: apiServers.identities ?? [], servers: toldApart(apiServers) };
     const { expectedConfig: configHash, isUnattended = false } = this.#options;
     const namedBy = isUnattended ? `the annotation ${REENCRYPT_ANNOTATION}` : undefined;
-    return this.#isNone(answers) ? NONE : agreementOf(answers, { ...expected, configHash, namedBy });
-  }
-
-  /** Whether it is enough that no API server at all shows a configuration, and none does. */
-  #isNone(answers: readonly Answered[]): boolean {
-    const { expectedConfig, isOptional = false } = this.#options;
-    return isOptional && expectedConfig === undefined && isHopeless(answers);
+    return agreementOf(answers, { ...expected, configHash, namedBy });
   }
 
   #note(agreement: Agreement, arrivals: number, clock: Clock): EncryptionFound {
@@ -217,10 +206,8 @@ async function tell(
   { answers, apiServers }: { readonly apiServers: ApiServers; readonly answers: readonly Answered[] },
 ): Promise<void> {
   const { configHash: configuration } = agreement;
-  if (configuration !== NONE_SHOWN) {
-    context.emit({ type: "encryptingAlike", configuration, apiServers: serversOf(apiServers) });
-    await warnOfUnnamed(context, apiServers, answers);
-  }
+  context.emit({ type: "encryptingAlike", configuration, apiServers: serversOf(apiServers) });
+  await warnOfUnnamed(context, apiServers, answers);
 }
 
 /** A user may have left one out, or named an address that leads to several. Its Lease may also be that of one that is gone. */

@@ -73,11 +73,6 @@ export class EncryptionMetrics {
     return this.#hasKmsV1 || this.#configs.length === 0;
   }
 
-  /** When the process of the API server started; `undefined` where it does not tell. */
-  get instance(): string | undefined {
-    return this.#instance;
-  }
-
   /** What the lines say, or why they tell nothing, in words. */
   result(): ShownEncryption | string {
     const [config, ...others] = this.#configs;

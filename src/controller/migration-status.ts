@@ -5,7 +5,6 @@ import type {
   MigrationState,
   MigrationStatus,
 } from "../api/migration.ts";
-import { NONE_SHOWN } from "../apiservers/encryption-evidence.ts";
 import { cutText } from "../cut-text.ts";
 import type { Counts, ObjectFailure } from "../migrator/rewrite/counts.ts";
 import type { MigrationResult } from "../migrator/result.ts";
@@ -98,7 +97,7 @@ export function phaseAfter(result: MigrationResult): Phase {
       return { type: "Succeeded", reason: "NothingToDo", message: "storedVersions was the storage version alone" };
     case "migrated":
     case "dry-run":
-      return encryption === undefined || encryption === NONE_SHOWN
+      return encryption === undefined
         ? { type: "Succeeded", reason: "Migrated" }
         : {
             type: "Succeeded",
@@ -109,14 +108,7 @@ export function phaseAfter(result: MigrationResult): Phase {
 }
 
 function whatIsLeftOf(encryption: string | undefined): string {
-  switch (encryption) {
-    case undefined:
-      return "storedVersions was not pruned";
-    case NONE_SHOWN:
-      return "they are stored as they were";
-    default:
-      return "the old key is still needed";
-  }
+  return encryption === undefined ? "storedVersions was not pruned" : "the old key is still needed";
 }
 
 /** The part of the status that says what came of a run. */

@@ -13,14 +13,14 @@ export class UnattendedEvidence {
   readonly #recent = new Map<string, RecentFailure>();
 
   /** For one run of a migration that means this configuration. */
-  for({ expectedConfig, isOptional = false }: ReencryptionWish): EncryptionEvidence {
-    const key = expectedConfig ?? (isOptional ? "any or none" : "any");
+  for({ expectedConfig }: ReencryptionWish): EncryptionEvidence {
+    const key = expectedConfig ?? "any";
     const recent = this.#recent.get(key) ?? new RecentFailure();
     this.#recent.delete(key);
     this.#recent.set(key, recent);
     for (const oldest of [...this.#recent.keys()].slice(0, -MAX_CONFIGS)) {
       this.#recent.delete(oldest);
     }
-    return new EncryptionEvidence({ isAssumed: false, isUnattended: true, isOptional, expectedConfig, recent });
+    return new EncryptionEvidence({ isAssumed: false, isUnattended: true, expectedConfig, recent });
   }
 }

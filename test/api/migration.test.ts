@@ -123,8 +123,7 @@ await tap.test("reencryptionWishOf() reads what the annotation asks for", async 
   t.same(reencryptionWishOf(annotated("true")), {});
   t.same(reencryptionWishOf(annotated(`sha256:${HEX}`)), { expectedConfig: `sha256:${HEX}` });
   t.same(reencryptionWishOf(annotated(HEX)), { expectedConfig: `sha256:${HEX}` }, "as sha256sum prints it");
-  t.same(reencryptionWishOf(annotated("optional")), { isOptional: true });
-  for (const wish of [{}, { isOptional: true }, { expectedConfig: `sha256:${HEX}` }]) {
+  for (const wish of [{}, { expectedConfig: `sha256:${HEX}` }]) {
     t.same(reencryptionWishOf(reencryptAnnotation(wish)), wish);
   }
 });
@@ -138,7 +137,7 @@ await tap.test(
       "True",
       "1",
       "any",
-      "Optional",
+      "optional",
       HEX.slice(1),
       `${HEX}0`,
       `md5:${HEX}`,
@@ -147,8 +146,7 @@ await tap.test(
     ]) {
       t.throws(() => reencryptionWishOf(annotated(value)), {
         code: "AnnotationInvalid",
-        message:
-          /the annotation ksvm\.sigs\.k8s\.io\/reencrypt is not "true", "false", "optional" or the SHA-256 digest/,
+        message: /the annotation ksvm\.sigs\.k8s\.io\/reencrypt is not "true", "false" or the SHA-256 digest/,
       });
       t.ok(asksForReencryption(annotated(value)), "nor does it count as one that does not re-encrypt");
     }

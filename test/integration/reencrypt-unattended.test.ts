@@ -153,7 +153,7 @@ await t.test("a migration whose annotation cannot be read fails, and says which 
   const failed = await untilState(cluster, migration, ["Failed"]);
   t.match(conditionOf(failed, "Failed"), {
     reason: "AnnotationInvalid",
-    message: /is not "true", "false", "optional" or the SHA-256/,
+    message: /is not "true", "false" or the SHA-256/,
   });
 });
 

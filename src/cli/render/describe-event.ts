@@ -1,5 +1,4 @@
 import { wordsFor } from "../../apiservers/concern-words.ts";
-import { NONE_SHOWN } from "../../apiservers/encryption-evidence.ts";
 import { objectNameOf } from "../../kube/named-object.ts";
 import type { Counts, ObjectFailure } from "../../migrator/rewrite/counts.ts";
 import type { MigrationEvent } from "../../migrator/events.ts";
@@ -67,8 +66,7 @@ export function describeResult(result: MigrationResult, elapsedMs: number): stri
 }
 
 function workOf({ encryption }: MigrationResult): string {
-  const work = encryption === NONE_SHOWN ? "rewritten" : "re-encrypted";
-  return encryption === undefined ? "migrated" : work;
+  return encryption === undefined ? "migrated" : "re-encrypted";
 }
 
 /** A migration of another migrator has no counts. */
@@ -80,14 +78,7 @@ function whatIsLeftOf({ encryption, storedVersions }: MigrationResult): string {
   if (storedVersions !== undefined) {
     return `storedVersions is [${storedVersions.join(",")}]`;
   }
-  switch (encryption) {
-    case undefined:
-      return "nothing was pruned";
-    case NONE_SHOWN:
-      return "the others are stored as they were";
-    default:
-      return "the old key is still needed";
-  }
+  return encryption === undefined ? "nothing was pruned" : "the old key is still needed";
 }
 
 /** States what the API server would accept: nothing was written. */

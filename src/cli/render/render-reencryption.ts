@@ -1,4 +1,3 @@
-import { NONE_SHOWN } from "../../apiservers/encryption-evidence.ts";
 import type { Counts } from "../../migrator/rewrite/counts.ts";
 import type { MigrationResult } from "../../migrator/result.ts";
 import { describeCounts } from "./describe-event.ts";
@@ -17,11 +16,9 @@ export interface ReencryptionSummary {
 export function describeSummary(summary: ReencryptionSummary): string {
   const { encryption, notDone, results } = summary;
   const all = results.length + notDone.length;
-  const isNone = encryption === NONE_SHOWN;
-  const why = isNone ? "" : ": the old key is still needed";
-  const left = notDone.length === 0 ? "" : `; not ${notDone.join(", ")}${why}`;
-  const by = encryption === undefined || isNone ? "" : ` with configuration ${encryption}`;
-  return `${isNone ? "rewrote" : "re-encrypted"} ${results.length} of ${all} resources${by}: ${describeCounts(totalOf(results))}${left}`;
+  const left = notDone.length === 0 ? "" : `; not ${notDone.join(", ")}: the old key is still needed`;
+  const by = encryption === undefined ? "" : ` with configuration ${encryption}`;
+  return `re-encrypted ${results.length} of ${all} resources${by}: ${describeCounts(totalOf(results))}${left}`;
 }
 
 /** That objects were not rewritten, and why, in words; `undefined` where all of them were. */
