@@ -45,14 +45,6 @@ await tap.test("SortedSet keeps an order through thousands of changes", async (t
   t.same([[...set], set.size, set.first], [[], 0, undefined]);
 });
 
-await tap.test("SortedSet.add() puts an item in the place of one that compares as equal", async (t) => {
-  const set = new SortedSet<{ readonly key: number; readonly text: string }>((a, b) => a.key - b.key);
-  set.add({ key: 1, text: "old" });
-  set.add({ key: 1, text: "new" });
-  t.same([...set], [{ key: 1, text: "new" }]);
-  t.notOk(set.delete({ key: 2, text: "" }));
-});
-
 // A timer of more than 24.8 days, 2³¹ - 1 ms, is over after 1 ms; two of them and 1 ms would be over after 3 ms.
 await tap.test("systemClock.sleep() waits for durations that are too long for a timer", async (t) => {
   const abort = new AbortController();

@@ -34,7 +34,7 @@ import { builtIn, NOW } from "../trigger/situation.ts";
 import { crdWith } from "./crd-with.ts";
 import { eachMutation, mutated } from "./json-mutations.ts";
 
-const ROUNDS = 2_000;
+const ROUNDS = 500;
 /** What a status has beside migrations and freezes. */
 const NOTHING_ELSE = { controller: { state: "none" }, runs: [] } as const;
 const NOW_TEXT = new Date(NOW).toISOString();

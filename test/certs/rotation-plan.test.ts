@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import tap from "tap";
-import { MAX_CLOCK_SKEW_MS, clocksDisagree, doClocksAgree, skewText } from "../../src/certs/clock-skew.ts";
+import { MAX_CLOCK_SKEW_MS, doClocksAgree } from "../../src/certs/clock-skew.ts";
 import { issuePeriodOf } from "../../src/certs/issue.ts";
 import {
   type CertificateFacts,
@@ -236,101 +236,6 @@ await tap.test("renewalTimeOf() leaves two thirds of the lifetime before the win
   t.end();
 });
 
-const NO_SERVING: StoredFacts = { ...STORED, serving: undefined };
-/** Two clocks that disagree: the API server's, and how far this machine's is ahead of it. */
-const skewed: readonly [
-  name: string,
-  stored: StoredFacts | undefined,
-  now: number,
-  skews: readonly number[],
-  step: object,
-][] = [
-  ["nothing due by either", STORED, T0 + DAY, [DAY, 241 * SECOND], { type: "nothing" }],
-  ["all expired by this machine's alone", STORED, T0 + DAY, [400 * DAY, 60 * DAY], { type: "nothing" }],
-  ["no Secret", undefined, T0 + DAY, [400 * DAY, -400 * DAY], { type: "create", clocks: undefined }],
-  ["no serving certificate at all", NO_SERVING, T0 + DAY, [400 * DAY, -400 * DAY], { type: "renewServing" }],
-  [
-    "a serving certificate that no CA signed",
-    withServing({ issuer: undefined }),
-    T0 + DAY,
-    [400 * DAY, -400 * DAY],
-    { type: "renewServing", clocks: undefined },
-  ],
-  [
-    "the CA due by the API server's alone",
-    LONG_SERVING,
-    CA_DUE + SECOND,
-    [-241 * SECOND, -100 * DAY],
-    { type: "clocksDisagree", due: "introduceCa" },
-  ],
-  [
-    "the serving certificate due by the API server's alone",
-    STORED,
-    SERVING_DUE + SECOND,
-    [-241 * SECOND, -50 * DAY],
-    { type: "clocksDisagree", due: "renewServing" },
-  ],
-  [
-    "all expired by the API server's alone",
-    STORED,
-    T0 + 400 * DAY,
-    [-350 * DAY, -399 * DAY],
-    { type: "clocksDisagree", due: "create" },
-  ],
-  [
-    "a new CA that is valid by the API server's alone",
-    { ...seen(30), next: certificate("B", 360, T0 + DAY - 3_600 * SECOND) },
-    T0 + DAY,
-    [-3_601 * SECOND, -DAY],
-    { type: "clocksDisagree", due: "switchCa" },
-  ],
-
-  ["the CA due by both", LONG_SERVING, CA_DUE + SECOND, [241 * SECOND, 30 * DAY], { type: "introduceCa" }],
-  [
-    "the CA due by one, all invalid by the other",
-    LONG_SERVING,
-    CA_DUE + SECOND,
-    [400 * DAY, -400 * DAY],
-    { type: "introduceCa" },
-  ],
-  ["the serving certificate due by both", STORED, SERVING_DUE + SECOND, [241 * SECOND, DAY], { type: "renewServing" }],
-  [
-    "the serving certificate due by one, its CA invalid by the other",
-    STORED,
-    SERVING_DUE + SECOND,
-    [400 * DAY, -400 * DAY],
-    { type: "renewServing" },
-  ],
-  [
-    "the CA expired by the API server's, the serving certificate alone by the other",
-    STORED,
-    T0 + 400 * DAY,
-    [-300 * DAY],
-    { type: "create" },
-  ],
-  ["all expired by both", STORED, T0 + 400 * DAY, [-39 * DAY, 400 * DAY], { type: "create" }],
-  ["a new CA to prove", INTRODUCED, T0 + DAY, [241 * SECOND, -241 * SECOND, 100 * DAY], { type: "proveSeen" }],
-  ["a new CA seen long enough ago", seen(30), T0 + DAY, [241 * SECOND, -241 * SECOND, 100 * DAY], { type: "switchCa" }],
-  ["the old CA to drop", switched(90), T0 + DAY, [241 * SECOND, -241 * SECOND, 400 * DAY], { type: "dropOldCas" }],
-];
-
-for (const [name, stored, now, skews, step] of skewed) {
-  await tap.test(`nextStep() replaces what both clocks have due where two disagree: ${name}`, (t) => {
-    for (const clockSkewMs of skews) {
-      t.match(nextStep({ ...INPUT, stored, now, clockSkewMs, served: true }), step, `${clockSkewMs} ms`);
-    }
-    t.end();
-  });
-}
-
-await tap.test("nextStep() goes by the API server's clock alone where the other one is within four minutes", (t) => {
-  for (const clockSkewMs of [240 * SECOND, -240 * SECOND]) {
-    const step = nextStep({ ...INPUT, now: SERVING_DUE + SECOND, clockSkewMs });
-    t.match(step, { type: "renewServing", clocks: undefined }, `${clockSkewMs} ms`);
-  }
-  t.end();
-});
-
 /** Moves every certificate, as one has that was issued by a clock that was ahead. */
 function issuedLater(stored: StoredFacts, ms: number): StoredFacts {
   const later = <T extends CertificateFacts>(facts: T): T => ({
@@ -383,38 +288,18 @@ await tap.test("nextStep() never breaks what is in use at the true time, whichev
       const issues = ["create", "introduceCa", "switchCa", "renewServing"].includes(step.type);
       const clocks = "clocks" in step ? step.clocks : undefined;
       const { notBefore, notAfter } = issuePeriodOf(validityOf(90 * DAY, clocks ?? { now }));
-      // Clocks that are further apart than the lifetime are a case of their own: rotation-clocks.test.ts.
+      // Clocks that are further apart than the lifetime are left out.
       const isFar = Math.abs(local - now) > 90 * DAY;
       const isValidAtOnce = !issues || isFar || (notBefore <= truth && notAfter > truth);
       return keepsTrust && isSeen && isValidAtOnce && (step.type !== "create" || !isInForce);
     }),
-    { seed: TEST_SEED, numRuns: 5_000 },
+    { seed: TEST_SEED, numRuns: 2_000 },
   );
   t.ok(types.size >= 8, [...types].join(", "));
   t.end();
 });
 
 const MINUTE = 60_000;
-const CLOCK_SKEW_DAY = 86_400_000;
-
-const texts: readonly [skewMs: number, text: string][] = [
-  [400 * CLOCK_SKEW_DAY, "the clock of this machine is 400 days ahead of the API server's"],
-  [-30 * CLOCK_SKEW_DAY, "the clock of this machine is 30 days behind the API server's"],
-  [3 * 3_600_000, "the clock of this machine is 3 hours ahead of the API server's"],
-  [-5 * MINUTE, "the clock of this machine is 5 minutes behind the API server's"],
-  [90_000, "the clock of this machine is 90 seconds ahead of the API server's"],
-];
-
-for (const [skewMs, text] of texts) {
-  await tap.test(`skewText() of ${skewMs} ms is "${text}"`, (t) => {
-    t.equal(skewText(skewMs), text);
-    t.match(clocksDisagree(skewMs), {
-      code: "ClocksDisagree",
-      message: /^Cannot replace certificates: [^\n]*correct it/,
-    });
-    t.end();
-  });
-}
 
 await tap.test("doClocksAgree() is false beyond four minutes, either way", (t) => {
   for (const [skewMs, isSo] of [

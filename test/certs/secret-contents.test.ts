@@ -1,6 +1,6 @@
 import forge from "node-forge";
 import tap from "tap";
-import { caBundleOf, casBesides, publishedBundleOf, trustsAll } from "../../src/certs/ca-bundle.ts";
+import { publishedBundleOf } from "../../src/certs/ca-bundle.ts";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import {
   certificatesIn,
@@ -9,7 +9,6 @@ import {
   isPairOfItsOwn,
   type SecretObject,
 } from "../../src/certs/secret-contents.ts";
-import { namesIn } from "../../src/certs/service-names.ts";
 import { changeOf } from "../../src/certs/rotation-writes.ts";
 import { signed } from "./signed-certificate.ts";
 
@@ -79,21 +78,6 @@ await tap.test("isPairOfItsOwn() is whether a Secret does not contradict its own
   t.end();
 });
 
-await tap.test("casBesides() keeps no CA that is large, and one that is valid by either clock", async (t) => {
-  const published = Buffer.from(old.certPem + next.certPem).toString("base64");
-  const own = certificatesIn(old.certPem);
-  const times = [now.getTime()];
-  t.same(
-    casBesides(published, own, times).map(({ fingerprint256 }) => fingerprint256),
-    [nextPrint],
-  );
-  const later = now.getTime() + 2 * HOUR_MS;
-  t.equal(casBesides(published, own, [later]).length, 0, "it has expired");
-  t.equal(casBesides(published, own, [later, ...times]).length, 1, "by one of two clocks");
-  const large = await signed("x".repeat(9_000), { isCa: true, from: now, to: new Date(later) });
-  t.equal(casBesides(Buffer.from(large.pem).toString("base64"), own, times).length, 0);
-});
-
 const damages: readonly [name: string, texts: Record<string, string>, missing: object][] = [
   ["a key of another certificate", { "tls.key": old.keyPem }, { serving: undefined }],
   ["a certificate that is cut off", { "tls.crt": serving.certPem.slice(0, 300) }, { serving: undefined }],
@@ -117,41 +101,12 @@ for (const [name, texts, missing] of damages) {
   });
 }
 
-function seenAtOf(text: string): number | undefined {
-  const metadata = { ...secretOf({}).metadata, annotations: { "ksvm.sigs.k8s.io/ca-seen-at": text } };
-  return contentsOf(secretOf(TEXTS, { metadata })).seenAt;
-}
-
-await tap.test("contentsOf() takes a certificate with its CA behind it", (t) => {
-  const { serving: found } = contentsOf(secretOf({ ...TEXTS, "tls.crt": serving.certPem + old.certPem }));
-  t.equal(found?.toString(), serving.certPem);
-  t.end();
-});
-
-await tap.test("contentsOf() reads the moments, and no others", (t) => {
-  t.equal(seenAtOf("2026-01-01T00:00:00.000Z"), Date.parse("2026-01-01T00:00:00Z"));
-  t.equal(seenAtOf("soon"), undefined);
-  t.end();
-});
-
 await tap.test("contentsOf() refuses what belongs to another owner, and takes what is empty", (t) => {
   const metadata = { namespace: "ns", name: "tls" };
   t.throws(() => contentsOf(secretOf(TEXTS, { metadata })), { code: "CertificateSecretUnusable" });
   t.throws(() => contentsOf(secretOf(TEXTS, { type: "example.com/own" })), { code: "CertificateSecretUnusable" });
   t.doesNotThrow(() => contentsOf(secretOf(TEXTS, { type: "Opaque" })));
   t.match(contentsOf(secretOf({ "tls.crt": "", "tls.key": "\n" }, { metadata })), { bundle: [], signer: undefined });
-  t.end();
-});
-
-await tap.test("caBundleOf() is the base64 of certificates alone", (t) => {
-  const text = `# CAs\n${old.certPem}\n${old.keyPem}${next.certPem}`;
-  const bundle = caBundleOf(secretOf({ "ca.crt": text })) ?? "";
-  t.equal(Buffer.from(bundle, "base64").toString(), old.certPem + next.certPem);
-  t.ok(trustsAll(bundle, certificatesIn(next.certPem)));
-  t.notOk(trustsAll(caBundleOf(secretOf(TEXTS)) ?? "", certificatesIn(next.certPem)));
-  t.equal(caBundleOf(secretOf({ "ca.crt": old.keyPem })), undefined);
-  t.equal(caBundleOf({ data: {} }), undefined);
-  t.equal(caBundleOf(undefined), undefined);
   t.end();
 });
 
@@ -196,19 +151,4 @@ await tap.test("changeOf() walks a rotation through: each step leaves what the n
   t.not(renewed.serving?.fingerprint, dropped.serving?.fingerprint);
   t.same(Object.keys(texts).toSorted(), ["ca.crt", "ca.key", "tls.crt", "tls.key"]);
   await t.rejects(changeOf("switchCa", contentsOf(secretOf(texts)), options), TypeError);
-});
-
-await tap.test("changeOf() keeps the names of a certificate that lacks one, until it is due", async (t) => {
-  const lifetimes = { caLifetimeMs: 2 * HOUR_MS, servingLifetimeMs: HOUR_MS, now: now.getTime(), kept: [] };
-  const options = { ...lifetimes, namespace: "b", service: "a" };
-  let texts: Record<string, string> = TEXTS;
-  const renew = async (extraNames: readonly string[]): Promise<readonly string[]> => {
-    const { data } = await changeOf("renewServing", contentsOf(secretOf(texts)), { ...options, extraNames });
-    texts = { ...texts, ...(data as Record<string, string>) };
-    return namesIn(contentsOf(secretOf(texts)).serving ?? {});
-  };
-  const own = ["a.b.svc", "a.b.svc.cluster.local", "a.b", "a"];
-  t.same(await renew(["new.example.com", "192.0.2.9"]), [...own, "new.example.com", "192.0.2.9", "192.0.2.1"]);
-  t.same(await renew(["new.example.com"]), [...own, "new.example.com"]);
-  t.same(namesIn({}), []);
 });

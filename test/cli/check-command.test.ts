@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import tap from "tap";
-import { worstOf } from "../../src/cli/render/exit-codes.ts";
 import { renderCheck } from "../../src/cli/render/render-check.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { checkCrd } from "../../src/plan/check.ts";
@@ -113,11 +112,3 @@ widgets.example.com: this file drops v1, and objects may be stored in it: stored
     t.end();
   },
 );
-
-await tap.test("worstOf() has what would fail above what is not known, and that above a migration", (t) => {
-  t.equal(worstOf([0, 4, 5, 1]), 5);
-  t.equal(worstOf([0, 4, 1]), 1);
-  t.equal(worstOf([3, 4, 0]), 4);
-  t.equal(worstOf([5, 130]), 130);
-  t.end();
-});

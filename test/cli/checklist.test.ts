@@ -120,27 +120,3 @@ await tap.test("on a terminal a run is a checklist, and its bar neither wraps no
   ]);
   t.end();
 });
-
-await tap.test("on a terminal a dry run has no step that says something was rewritten", (t) => {
-  const { io, screen } = terminal();
-  const reporter = createReporter(io, "widgets.example.com", { format: "text", clock: new FakeClock() });
-  const counts = { ...COUNTS, done: 3, migrated: 3, total: 3 };
-  reporter.event({ type: "progress", counts });
-  reporter.result({ resource: "w", outcome: "dry-run", counts, failures: [], changedObjects: [] });
-  t.match(screen.text, "dry run: 3 objects would be accepted");
-  t.notMatch(screen.text, "rewritten");
-  t.end();
-});
-
-await tap.test("on a terminal a resource is named again where another one came in between", (t) => {
-  const { io, screen } = terminal();
-  const options = { format: "text", clock: new FakeClock() } as const;
-  const [a, b] = [createReporter(io, "a.example.com", options), createReporter(io, "b.example.com", options)];
-  a.note("one");
-  a.note("two");
-  b.note("three");
-  a.note("four");
-  const lines = ["a.example.com", "  · one", "  · two", "b.example.com", "  · three", "a.example.com", "  · four", ""];
-  t.same(screen.text.split("\n"), lines);
-  t.end();
-});

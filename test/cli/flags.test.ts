@@ -9,7 +9,7 @@ import {
   parseNames,
   parseWebhookUrl,
 } from "../../src/cli/flags/address-parsers.ts";
-import { type Flag, type FlagTable, type FlagsOf, InvalidValue, readFlags } from "../../src/cli/flags/flag.ts";
+import { type FlagTable, type FlagsOf, InvalidValue, readFlags } from "../../src/cli/flags/flag.ts";
 import { choice, duration, optional, repeated, toggle, value } from "../../src/cli/flags/kinds.ts";
 import { oneName } from "../../src/cli/flags/operands.ts";
 import {
@@ -42,36 +42,6 @@ await tap.test("readFlags() gives every flag its default, and leaves out those t
   t.end();
 });
 
-await tap.test("readFlags() names a value after its flag, and after its unit", (t) => {
-  const given = {
-    settle: "1m",
-    "page-size": "7",
-    guard: "policy",
-    "dry-run": true,
-    "ca-file": "/a",
-    ignore: ["1", "2"],
-  };
-  const flags = readFlags(FLAGS, given);
-  // The types say the same: this compiles without a cast.
-  const typed: {
-    readonly settleMs: number;
-    readonly pageSize: number;
-    readonly guard: "auto" | "policy";
-    readonly dryRun: boolean;
-    readonly caFile?: string;
-    readonly ignore?: readonly number[];
-  } = flags;
-  t.strictSame(typed, {
-    settleMs: 60_000,
-    pageSize: 7,
-    guard: "policy",
-    dryRun: true,
-    caFile: "/a",
-    ignore: [1, 2],
-  });
-  t.end();
-});
-
 const refused: readonly (readonly [name: string, given: Readonly<Record<string, unknown>>, message: string])[] = [
   ["a flag that is not in the table", { nope: "1" }, "Cannot use --nope: this command has no such flag"],
   ["a flag named like a method", { constructor: "1" }, "Cannot use --constructor: this command has no such flag"],
@@ -88,13 +58,6 @@ for (const [name, given, message] of refused) {
     t.end();
   });
 }
-
-await tap.test("readFlags() refuses a table whose default is missing", (t) => {
-  // No table has such a flag: what makes them does not leave the default out of the values.
-  const broken: Flag<number, ""> = { ...FLAGS["page-size"], read: () => undefined as unknown as number };
-  t.throws(() => readFlags({ broken }, { broken: "1" }), { code: "Internal" });
-  t.end();
-});
 
 for (const { path, flags } of COMMANDS) {
   await tap.test(`ksvm ${path} reads the defaults that --help shows as the defaults that it uses`, (t) => {

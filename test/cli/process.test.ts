@@ -3,7 +3,7 @@ import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync
 import { stripTypeScriptTypes } from "node:module";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import tap, { Test } from "tap";
+import tap, { type Test } from "tap";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { Signals } from "../../src/cli/shared/signals.ts";
 import { FakeClock } from "../fake-clock.ts";

@@ -1,11 +1,5 @@
 import tap from "tap";
-import {
-  idleStatusesOf as statusesOf,
-  type IdleContext,
-  type IdleStatus,
-  MOVES_AT_ONCE,
-  POSITIONS_SHOWN,
-} from "../../src/controller/idle-phase.ts";
+import { idleStatusesOf as statusesOf, type IdleContext, type IdleStatus } from "../../src/controller/idle-phase.ts";
 import type { QueuedMigration } from "../../src/controller/migration-queue.ts";
 import { CREATED as NOW, queued, queueOf } from "./queued-migrations.ts";
 import { isOfKstatus } from "../../src/api/kstatus.ts";
@@ -14,18 +8,6 @@ const CONTEXT = { atWork: new Map<string, string>(), running: [], now: NOW };
 
 function idleStatusesOf(migrations: readonly QueuedMigration[], context: IdleContext): readonly IdleStatus[] {
   return statusesOf(queueOf(migrations), context);
-}
-
-/** As it is once the statuses are written. */
-function shownAs(migration: QueuedMigration, statuses: readonly IdleStatus[]): QueuedMigration {
-  const written = statuses.find((status) => status.migration === migration);
-  if (written === undefined) {
-    return migration;
-  }
-  const { queuePosition: _, ...rest } = migration;
-  const { queuePosition } = written;
-  const conditions = written.conditions.filter(({ type }) => !isOfKstatus(type));
-  return { ...rest, conditions, ...(queuePosition === undefined ? {} : { queuePosition }) };
 }
 
 await tap.test("idleStatusesOf() shows each its place in the queue, and who is at work", async (t) => {
@@ -86,50 +68,6 @@ await tap.test(
     t.equal(idleStatusesOf([queued("a", { conditions: own, queuePosition, ...unseen })], CONTEXT).length, 1);
   },
 );
-
-await tap.test("idleStatusesOf() writes a queue that moves to its front alone", async (t) => {
-  const migrations = Array.from({ length: POSITIONS_SHOWN + 50 }, (_, index) =>
-    queued(`m${String(index).padStart(4, "0")}`),
-  );
-  const statuses = idleStatusesOf(migrations, CONTEXT);
-  t.equal(statuses.filter(({ queuePosition }) => queuePosition !== undefined).length, POSITIONS_SHOWN);
-  t.equal(statuses.at(-1)?.phase.message, `more than ${POSITIONS_SHOWN} are before it in the queue`);
-  let shown = migrations.map((migration) => shownAs(migration, statuses)).slice(1);
-  const moved = idleStatusesOf(shown, CONTEXT);
-  t.equal(moved.length, MOVES_AT_ONCE, "the first of them has begun; another one came near");
-  t.same(
-    moved.slice(0, 10).map(({ queuePosition }) => queuePosition),
-    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
-    "the nearest ones are always right",
-  );
-  let rounds = 0;
-  for (let due = moved; due.length > 0 && rounds < 20; rounds++) {
-    shown = shown.map((migration) => shownAs(migration, due));
-    due = idleStatusesOf(shown, CONTEXT);
-    t.ok(due.length <= MOVES_AT_ONCE);
-  }
-  t.ok(rounds <= 10, "once it rests, every position is right in the end");
-  t.same(
-    shown.slice(0, POSITIONS_SHOWN).map(({ queuePosition }) => queuePosition),
-    Array.from({ length: POSITIONS_SHOWN }, (_, index) => index + 1),
-  );
-});
-
-await tap.test("idleStatusesOf() writes the position that lags most while the queue moves all the time", async (t) => {
-  let shown = Array.from({ length: 300 }, (_, index) => queued(`m${String(index).padStart(4, "0")}`));
-  const first = idleStatusesOf(shown, CONTEXT);
-  shown = shown.map((migration) => shownAs(migration, first));
-  let worst = 0;
-  for (let round = 0; round < 150; round++) {
-    shown = shown.slice(1);
-    const due = idleStatusesOf(shown, CONTEXT);
-    t.ok(due.length <= MOVES_AT_ONCE);
-    shown = shown.map((migration) => shownAs(migration, due));
-    const lags = shown.slice(0, POSITIONS_SHOWN).map(({ queuePosition = 101 }, index) => queuePosition - index - 1);
-    worst = Math.max(worst, ...lags);
-  }
-  t.ok(worst <= 15, `none is wrong by more than ${worst}`);
-});
 
 await tap.test("idleStatusesOf() says how to go on with what is suspended", async (t) => {
   const one = idleStatusesOf([queued("a", { isSuspended: true, queuePosition: 4 })], CONTEXT);

@@ -1,7 +1,6 @@
 import tap from "tap";
-import { UNKNOWN_HASH } from "../../src/api/migration.ts";
 import { observeMigration } from "../../src/controller/observe-migration.ts";
-import { observePacing, observeRequests, observeRetries } from "../../src/controller/observe-requests.ts";
+import { observeRequests } from "../../src/controller/observe-requests.ts";
 import { observeTrigger } from "../../src/controller/observe-trigger.ts";
 import { ApiError, TransportError } from "../../src/kube/errors.ts";
 import { Transport } from "../../src/kube/transport.ts";
@@ -9,12 +8,7 @@ import type { MigrationEvent } from "../../src/migrator/events.ts";
 import type { Counts } from "../../src/migrator/rewrite/counts.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { ResourceSeries } from "../../src/observability/resource-series.ts";
-import { Pacer } from "../../src/retry/pacer.ts";
-import { decide } from "../../src/trigger/decide.ts";
-import { lookedOf } from "../../src/trigger/trigger-watch.ts";
-import { FakeClock } from "../fake-clock.ts";
 import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
-import { NOW, builtIn, crd, custom, disagreeing, migration, situation, state } from "../trigger/situation.ts";
 
 const RESOURCE = "widgets.example.com";
 const FROZEN: MigrationEvent = { type: "frozen", storageVersion: "v2", guard: { kind: "webhook", name: "w" } };
@@ -78,18 +72,6 @@ await tap.test("observeMigration() tells of the freeze from when it began until 
   t.same(told, [`frozen ${RESOURCE}`, `lifted ${RESOURCE}`, `ended ${RESOURCE}`]);
 });
 
-await tap.test("observeMigration() leaves only counters when the migration ends", async (t) => {
-  const { metrics, observer, samples } = setUp();
-  metrics.inFlightLimit.set({ resource: RESOURCE }, 8);
-  metrics.inFlightLimit.set({ resource: "others.example.com" }, 2);
-  observer.event(FROZEN);
-  observer.event(progress({ done: 1, migrated: 1, total: 2 }));
-  observer.end();
-  t.same(await samples("ksvm_objects_remaining"), []);
-  t.same(await samples("ksvm_in_flight_limit"), [{ resource: "others.example.com", value: 2 }]);
-  t.equal((await samples("ksvm_objects_total")).length, 1);
-});
-
 await tap.test("observeMigration() counts how migrations end, and names no resource that may not exist", async (t) => {
   const { observer, samples } = setUp();
   observer.completed("Failed");
@@ -141,31 +123,7 @@ await tap.test("observeRequests() counts a request without an answer as code 0",
   t.same(await countsOf(metrics), [{ method: "GET", code: 0, value: 1 }]);
 });
 
-await tap.test("observePacing() adds up what --max-qps makes requests wait", async (t) => {
-  const metrics = new Metrics();
-  const clock = new FakeClock();
-  const pacer = new Pacer({ clock, maxInFlight: 1, maxQps: 2, onWait: observePacing(metrics) });
-  await pacer.forEach([1, 2, 3], async () => undefined, new AbortController().signal);
-  const { values } = await metrics.rateLimited.get();
-  t.equal(values[0]?.value, 1, "two waits of half a second");
-});
-
-await tap.test("observeRetries() adds up only the waits that the API server asked for", async (t) => {
-  const metrics = new Metrics();
-  const observe = observeRetries(metrics);
-  observe(new ApiError("GET /x", 429, {}), 1_000);
-  observe(new ApiError("GET /x", 503, { retryAfter: "2" }), 2_000);
-  observe(new ApiError("GET /x", 503, {}), 4_000);
-  observe(new TransportError("GET /x", "https://server", new Error("reset")), 8_000);
-  const { values } = await metrics.rateLimited.get();
-  t.equal(values[0]?.value, 3);
-});
-
 const QUIET = { isUnknown: false, isDisagreement: false, isWaiting: false, staleVersions: 0 };
-
-function looked(...args: Parameters<typeof situation>) {
-  return lookedOf(situation(...args), decide(situation(...args)));
-}
 
 function observeTriggerSetUp() {
   const metrics = new Metrics();
@@ -190,36 +148,4 @@ await tap.test("observeTrigger() counts resources by what the last look showed o
   observer.looked("b", undefined);
   for (const name of ["unknown_states", "disagreements", "waiting"]) t.equal(await value(`ksvm_trigger_${name}`), "0");
   t.equal(await value("ksvm_stored_versions_stale"), "");
-});
-
-await tap.test("observeTrigger() forgets what a poll no longer shows, and everything at the end", async (t) => {
-  const { observer, value } = observeTriggerSetUp();
-  observer.polled(60_000);
-  for (const name of ["a", "b"]) observer.looked(name, { ...QUIET, isWaiting: true, staleVersions: 1 });
-  t.equal(await value("ksvm_trigger_waiting"), "2");
-  observer.polled(120_000, new Set(["b"]));
-  t.equal(await value("ksvm_trigger_last_look_timestamp_seconds"), "120");
-  t.equal(await value("ksvm_stored_versions_stale"), "b 1");
-  observer.retried("look");
-  observer.end();
-  t.equal(await value("ksvm_trigger_last_look_timestamp_seconds"), "0");
-  t.equal(await value("ksvm_stored_versions_stale"), "");
-  t.equal(await value("ksvm_trigger_retries_total"), "look 1", "a counter stays");
-});
-
-await tap.test("lookedOf() reads a look off the decision, and off the StorageState where that stays", async (t) => {
-  t.same(looked(builtIn("A"), state(["A"], "A")), QUIET);
-  t.same(looked(builtIn("A"), undefined), { ...QUIET, isUnknown: true }, "a new StorageState");
-  t.same(looked(builtIn("A"), state([UNKNOWN_HASH, "A"], "A")), { ...QUIET, isUnknown: true }, "one that stays");
-  t.same(looked(disagreeing(["A", "B"]), state(["A"], "A")), {
-    ...QUIET,
-    isUnknown: true,
-    isDisagreement: true,
-    isWaiting: true,
-  });
-  const stale = crd(["v1", "v2", "v3"]);
-  const record = { uid: stale.uid, generation: stale.generation, storedVersions: stale.storedVersions };
-  t.match(looked(custom(stale), state(["#v1", "#v2", "#v3"], "#v3", { crd: record })), { staleVersions: 2 });
-  const failed = migration("Failed", "B", { endedAt: NOW });
-  t.match(looked(builtIn("B"), state(["A", "B"], "B"), [failed]), { isWaiting: true }, "until it is tried again");
 });

@@ -1,9 +1,6 @@
 import tap from "tap";
-import { withKstatus } from "../../src/api/kstatus.ts";
 import { isFinal } from "../../src/api/migration.ts";
-import { PRIORITY_ANNOTATION } from "../../src/api/names.ts";
-import { MigrationQueue, type QueuedMigration, inOrder, queuedOf } from "../../src/controller/migration-queue.ts";
-import { type Slot, Slots } from "../../src/controller/slots.ts";
+import { MigrationQueue, type QueuedMigration, inOrder } from "../../src/controller/migration-queue.ts";
 import { randomFrom } from "../chaos/random.ts";
 import { queueOf, queued } from "./queued-migrations.ts";
 
@@ -113,100 +110,4 @@ await tap.test("MigrationQueue has the order that sorting everything would have,
       }
     }
   }
-});
-
-await tap.test("queuedOf() reads a migration", async (t) => {
-  const metadata = {
-    name: "m",
-    uid: "u",
-    resourceVersion: "1",
-    creationTimestamp: "2026-01-01T00:00:00Z",
-    annotations: { [PRIORITY_ANNOTATION]: "low" },
-  };
-  const resource = { version: "v1", resource: "pods" };
-  const migration = { apiVersion: "v", kind: "k", metadata, spec: { resource, suspend: true } };
-  const read = {
-    name: "m",
-    uid: "u",
-    resourceVersion: "1",
-    resource: "pods",
-    state: "Pending",
-    isSuspended: true,
-    isLowPriority: true,
-    isReencryption: false,
-    created: "2026-01-01T00:00:00Z",
-    conditions: [],
-    isShownToKstatus: false,
-  };
-  t.same(queuedOf(migration), read);
-  const conditions = [{ type: "Suspended", status: "True" }] as const;
-  const spec = { resource };
-  t.same(queuedOf({ ...migration, spec, status: { conditions, queuePosition: 3 } }), {
-    ...read,
-    isSuspended: false,
-    state: "Suspended",
-    conditions,
-    queuePosition: 3,
-  });
-  const shown = { observedGeneration: 7, conditions: withKstatus(conditions) };
-  const seen = queuedOf({ ...migration, metadata: { ...metadata, generation: 7 }, status: shown });
-  t.match(seen, { generation: 7, isShownToKstatus: true, conditions });
-  t.equal(seen.conditions.length, 1, "what follows from the others is not kept");
-});
-
-/** New work by its names, and what has begun. */
-function slotsFor(size: number, names: string[], onBegin: (name: string, slot: Slot) => void = () => undefined) {
-  const begun: { readonly name: string; readonly slot: Slot }[] = [];
-  const slots = new Slots(size, {
-    isThere: () => names.length > 0,
-    start: (slot) => {
-      const name = names.shift();
-      if (name !== undefined) {
-        begun.push({ name, slot });
-        queueMicrotask(() => onBegin(name, slot));
-      }
-      return name !== undefined;
-    },
-  });
-  const slotOf = (name: string): Slot => {
-    const found = begun.find((entry) => entry.name === name)?.slot;
-    if (found === undefined) {
-      throw new Error(`${name} has not begun`);
-    }
-    return found;
-  };
-  return { slots, slotOf, begun: () => begun.map(({ name }) => name) };
-}
-
-const never = new AbortController().signal;
-
-await tap.test("Slots bounds new work, and begins more when there is room", async (t) => {
-  const { slots, slotOf, begun } = slotsFor(2, ["a", "b", "c"]);
-  t.ok(slots.isWanted);
-  slots.dispatch();
-  t.same(begun(), ["a", "b"]);
-  slotOf("a").give();
-  t.same(begun(), ["a", "b", "c"]);
-  t.notOk(slots.isWanted);
-  slotOf("a").give();
-  t.notOk(slotOf("a").isHeld, "one slot is given back once");
-});
-
-await tap.test("Slots lets other work go on while some only waits, and that has a turn again", async (t) => {
-  const { slots, slotOf, begun } = slotsFor(1, ["a", "b", "c"]);
-  slots.dispatch();
-  slotOf("a").give();
-  t.same(begun(), ["a", "b"]);
-  let isBack = false;
-  const back = slotOf("a")
-    .acquire(never)
-    .then(() => (isBack = true));
-  await new Promise((resolve) => setImmediate(resolve));
-  t.notOk(isBack, "it waits for its turn");
-  t.ok(slots.isWanted);
-  slotOf("b").give();
-  await back;
-  t.same(begun(), ["a", "b"], "it comes before the next new one");
-  slotOf("a").give();
-  t.same(begun(), ["a", "b", "c"]);
 });

@@ -1,15 +1,12 @@
 import type { ServerResponse } from "node:http";
 import * as fc from "fast-check";
 import tap from "tap";
-import { FREEZE_REASON, MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../../src/freeze/freeze-cel.ts";
+import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
 import { PROBE_LABEL, PROBE_VERSION, labelChangePatch, storageChangePatch } from "../../src/freeze/freeze-probe.ts";
 import { proveFreeze } from "../../src/freeze/freeze-proof.ts";
 import { type GuardIdentity, WEBHOOK_GUARD, isDenialBy } from "../../src/freeze/guard.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { STAMP } from "../../src/webhook/generation.ts";
-import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { crdWith } from "../api/crd-with.ts";
 import { sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 import { TEST_SEED } from "../seed.ts";
@@ -96,15 +93,6 @@ await tap.test("storageChangePatch() takes storage from the one version that has
   t.end();
 });
 
-await tap.test("storageChangePatch() does not grow with the schemas of the CRD", (t) => {
-  const crd = crdWith({ versions: ["v1", "v2+"] });
-  const schema = { openAPIV3Schema: { type: "object", description: "x".repeat(100_000) } };
-  const versions = crd.spec.versions.map((version) => ({ ...version, schema }));
-  const large = { ...crd, spec: { ...crd.spec, versions } };
-  t.same(storageChangePatch(large), storageChangePatch(crd));
-  t.end();
-});
-
 await tap.test("labelChangePatch() adds a label and keeps the others, at the resourceVersion that was read", (t) => {
   const patch = labelChangePatch(crdWith({ metadata: { labels: { app: "widgets" } } }));
   const value = { app: "widgets", [PROBE_LABEL]: "true" };
@@ -158,35 +146,6 @@ for (const [what, answer, isProof] of [
 
 const DNS_SUBDOMAIN = /^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/;
 
-await tap.test("freezePolicyOf() matches updates of one CRD and denies", (t) => {
-  const { policy, binding } = freezePolicyOf("widgets.example.com", { labels: { a: "b" }, annotations: { c: "d" } });
-  const metadata = {
-    name: "ksvm-freeze.widgets.example.com",
-    labels: { a: "b", "app.kubernetes.io/managed-by": "ksvm" },
-    annotations: { c: "d" },
-  };
-  t.same(policy.metadata, metadata);
-  t.same(binding, {
-    apiVersion: "admissionregistration.k8s.io/v1",
-    kind: "ValidatingAdmissionPolicyBinding",
-    metadata,
-    spec: { policyName: "ksvm-freeze.widgets.example.com", validationActions: ["Deny"] },
-  });
-  t.match(policy, {
-    kind: "ValidatingAdmissionPolicy",
-    spec: {
-      failurePolicy: "Fail",
-      matchConstraints: {
-        matchPolicy: "Equivalent",
-        resourceRules: [{ operations: ["UPDATE"], resourceNames: ["widgets.example.com"] }],
-      },
-      matchConditions: [{ expression: FROZEN_EXPRESSION }],
-      validations: [{ reason: "Forbidden", message: /^StorageVersionFrozen: .*"widgets\.example\.com"/ }],
-    },
-  });
-  t.end();
-});
-
 await tap.test("freezePolicyOf() finds a valid name for every CRD name", (t) => {
   const label = "a".repeat(60);
   const names = [
@@ -206,43 +165,5 @@ await tap.test("freezePolicyOf() finds a valid name for every CRD name", (t) => 
     t.equal(freezePolicyOf(name).binding.metadata.name, policyName);
   }
   t.equal(new Set(names.map(({ policyName }) => policyName)).size, names.length, "no two share a name");
-  t.end();
-});
-
-await tap.test("webhookConfigurationOf() fails closed, for storage changes of frozen CRDs only", (t) => {
-  const clientConfig = { url: "https://127.0.0.1:8443/validate", caBundle: "LS0t" };
-  const rule = {
-    apiGroups: ["apiextensions.k8s.io"],
-    apiVersions: ["v1"],
-    operations: ["UPDATE"],
-    resources: ["customresourcedefinitions"],
-    scope: "Cluster",
-  };
-  t.same(webhookConfigurationOf({ clientConfig }), {
-    apiVersion: "admissionregistration.k8s.io/v1",
-    kind: "ValidatingWebhookConfiguration",
-    metadata: { name: WEBHOOK_NAME, labels: { "app.kubernetes.io/managed-by": "ksvm" }, annotations: STAMP },
-    webhooks: [
-      {
-        name: WEBHOOK_NAME,
-        clientConfig,
-        rules: [rule],
-        matchPolicy: "Equivalent",
-        objectSelector: {},
-        matchConditions: [
-          { name: "frozen", expression: FROZEN_EXPRESSION },
-          { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
-        ],
-        failurePolicy: "Fail",
-        sideEffects: "None",
-        admissionReviewVersions: ["v1"],
-        timeoutSeconds: 5,
-      },
-    ],
-  });
-  const service = { namespace: "ksvm-system", name: "ksvm-webhook", path: "/validate" };
-  t.match(webhookConfigurationOf({ clientConfig: { service, caBundle: "LS0t" }, timeoutSeconds: 10 }), {
-    webhooks: [{ clientConfig: { service, caBundle: "LS0t" }, timeoutSeconds: 10 }],
-  });
   t.end();
 });

@@ -4,12 +4,9 @@ import { endpointUrls, identityLeases } from "../../src/apiservers/control-plane
 import { findReplicas } from "../../src/certs/replicas.ts";
 import { readSecret, writeSecret } from "../../src/certs/secret-store.ts";
 import { unfreeze } from "../../src/freeze/freeze.ts";
-import { isAllowed } from "../../src/kube/access.ts";
 import { ApiClient } from "../../src/kube/client.ts";
-import { DoubtfulAnswer } from "../../src/kube/errors.ts";
 import { failureKindOf } from "../../src/kube/failure.ts";
 import { listNamed } from "../../src/kube/list-named.ts";
-import { type ListAnswer, allItemsOf, itemsOf } from "../../src/kube/listed-items.ts";
 import { CRDS, LEASES, MERGE_PATCH, STORAGE_VERSIONS } from "../../src/kube/resources.ts";
 import { findCrd } from "../../src/resources/read-crd.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
@@ -113,18 +110,6 @@ await tap.test("a DELETE concludes nothing from a 200 that does not say that the
   await client.delete(CRDS, { name: NAME });
 });
 
-await tap.test("isAllowed() concludes nothing from an answer that is no review", async (t) => {
-  let text = "";
-  const server = await startServer(t, (_, response) => response.writeHead(201).end(text));
-  const allowed = (): Promise<boolean> => isAllowed(server.transport(), { verb: "list", resource: CRDS });
-  for (const said of ["null", "{}", '{"status":{}}', '{"status":{"allowed":"yes"}}']) {
-    text = said;
-    await t.rejects(allowed(), { name: "DoubtfulAnswer", message: /list customresourcedefinitions/ }, said);
-  }
-  text = '{"status":{"allowed":false}}';
-  t.equal(await allowed(), false);
-});
-
 for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE"] as const) {
   await tap.test(`Transport.request() does not take an empty answer to a ${method}`, async (t) => {
     const server = await startServer(t, (_, response) => response.end());
@@ -134,23 +119,6 @@ for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE"] as const) {
     });
   });
 }
-
-await tap.test("itemsOf() concludes nothing from an answer that is no list", async (t) => {
-  t.same(itemsOf({ items: [1, 2] }, "/leases"), [1, 2]);
-  t.same(itemsOf({ items: null }, "/leases"), []);
-  for (const body of [{}, [], "", null, undefined, 7, { items: {} }, { items: "none" }, { kind: "LeaseList" }]) {
-    t.throws(() => itemsOf(body as ListAnswer<number>, "/leases"), DoubtfulAnswer);
-  }
-  t.throws(() => itemsOf({}, "/leases"), { message: "Cannot list /leases: the answer has no items, so it is no list" });
-});
-
-await tap.test("allItemsOf() takes no page for the whole list", async (t) => {
-  t.same(allItemsOf({ items: [1] }, "/leases"), [1]);
-  t.same(allItemsOf({ metadata: { continue: "" }, items: [1] }, "/leases"), [1]);
-  t.same(allItemsOf({ metadata: null, items: null }, "/leases"), []);
-  t.throws(() => allItemsOf({ metadata: { continue: "abc" }, items: [1] }, "/leases"), DoubtfulAnswer);
-  t.throws(() => allItemsOf({ metadata: { continue: "abc" }, items: null }, "/leases"), DoubtfulAnswer);
-});
 
 await tap.test("A list that is asked for whole concludes nothing from one page of it", async (t) => {
   // What a proxy may send: an API server gives pages only to those who ask for them.

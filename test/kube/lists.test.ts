@@ -2,7 +2,6 @@ import { Readable } from "node:stream";
 import tap from "tap";
 import { ObjectUnreadable, listedObjectOf } from "../../src/kube/listed-object.ts";
 import { readListedPage } from "../../src/kube/listed-page.ts";
-import { TokenTrail } from "../../src/kube/token-trail.ts";
 
 const METADATA = {
   name: "a",
@@ -180,43 +179,3 @@ for (const [what, text] of NO_EMPTY_LISTS) {
     }
   });
 }
-
-/** What a list answers whose first `lead` tokens lead to a circle of `circle` others. */
-function tokenAt(page: number, { lead, circle }: { readonly lead: number; readonly circle: number }): string {
-  return String(page < lead ? page : lead + ((page - lead) % circle));
-}
-
-/** What is wrong with how a list with such a circle is given up; `undefined` where nothing is. */
-function wrongWith(shape: { readonly lead: number; readonly circle: number }): string | undefined {
-  const trail = new TokenTrail("/apis/example.com/v1/widgets");
-  const atMost = 3 * (shape.lead + shape.circle);
-  let page = 0;
-  try {
-    for (; page <= atMost; page++) trail.next(tokenAt(page, shape));
-  } catch (error) {
-    const isNew = page < shape.lead + shape.circle;
-    return isNew || !String(error).includes("/widgets to its end") ? `${page}: ${String(error)}` : undefined;
-  }
-  return `not found: ${shape.lead} pages before a circle of ${shape.circle}`;
-}
-
-await tap.test("TokenTrail finds a circle of any length soon, wherever it begins, and nothing else", async (t) => {
-  const lengths = Array.from({ length: 40 }, (_, n) => n + 1);
-  const shapes = lengths.flatMap((circle) => [0, ...lengths].map((lead) => ({ lead, circle })));
-  t.same(shapes.flatMap((shape) => wrongWith(shape) ?? []).slice(0, 3), []);
-  const trail = new TokenTrail("/api/v1/pods");
-  const goesOn = Array.from({ length: 10_000 }, (_, page) => trail.next(`token ${page}`) === `token ${page}`);
-  t.ok(goesOn.every(Boolean), "a list that goes on is read to its end");
-  t.equal(trail.next(""), undefined, "the last page");
-  t.equal(trail.next(undefined), undefined, "the last page");
-});
-
-await tap.test("TokenTrail takes no list that begins again for a circle", async (t) => {
-  const trail = new TokenTrail("/api/v1/pods");
-  for (let round = 0; round < 5; round++) {
-    for (const token of ["a", "b", "c"]) trail.next(token);
-    trail.startOver();
-  }
-  trail.next("a");
-  t.throws(() => trail.next("a"));
-});

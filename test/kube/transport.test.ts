@@ -6,7 +6,7 @@ import { type AddressInfo, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { inspect } from "node:util";
 import { KubeConfig } from "@kubernetes/client-node";
-import tap, { Test } from "tap";
+import tap, { type Test } from "tap";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { KsvmError } from "../../src/errors.ts";

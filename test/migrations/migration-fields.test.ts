@@ -10,7 +10,7 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../../src/api/names.ts";
 import { queuedOf } from "../../src/controller/migration-queue.ts";
-import { projectJson, prune } from "../../src/json/json-projection.ts";
+import { prune } from "../../src/json/json-projection.ts";
 import { MIGRATION_FIELDS } from "../../src/migrations/migration-fields.ts";
 import { migrationFactsOf } from "../../src/trigger/migration-facts.ts";
 
@@ -64,32 +64,4 @@ await tap.test("MIGRATION_FIELDS has everything that the queue and the trigger r
     t.notOk(Object.keys(migrationFactsOf(whole)).includes("undefined"));
     t.equal(kept.status?.failures, undefined);
   }
-});
-
-await tap.test(
-  "MIGRATION_FIELDS leaves out an annotation beyond 1024 characters, whatever it is made of",
-  async (t) => {
-    const long = { [HASH_ANNOTATION]: "h".repeat(250_000), [ATTEMPT_ANNOTATION]: "\u0001".repeat(1_025) };
-    const short = {
-      [STORAGE_VERSION_ANNOTATION]: "\u0001".repeat(1_024),
-      [STORED_VERSIONS_ANNOTATION]: "é".repeat(1_024),
-    };
-    const value = { ...WHOLE, metadata: { ...WHOLE.metadata, annotations: { ...long, ...short } } };
-    const kept = prune(value, MIGRATION_FIELDS) as typeof WHOLE;
-    t.same(kept.metadata.annotations, short);
-    t.same(projectJson(Buffer.from(JSON.stringify(value)), MIGRATION_FIELDS)?.value, kept);
-    const hash = JSON.stringify(HASH_ANNOTATION);
-    const twice = `{"metadata":{"annotations":{${hash}:"h",${hash}:"${"h".repeat(9_000)}"}}}`;
-    t.same(projectJson(Buffer.from(twice), MIGRATION_FIELDS)?.value, { metadata: { annotations: {} } });
-  },
-);
-
-await tap.test("MIGRATION_FIELDS leaves out a condition's text that this program would not write", async (t) => {
-  const [condition] = WHOLE.status.conditions;
-  const long = { ...condition, message: "m".repeat(4_097), reason: "r".repeat(4_097) };
-  const value = { ...WHOLE, status: { conditions: [long], crd: "c".repeat(2_000) } };
-  const kept = projectJson(Buffer.from(JSON.stringify(value)), MIGRATION_FIELDS)?.value;
-  t.same(kept, prune(value, MIGRATION_FIELDS));
-  const { status } = kept as { status: unknown };
-  t.same(status, { conditions: [{ type: "Running", status: "True", lastUpdateTime: "2026-01-02T00:00:00Z" }] });
 });

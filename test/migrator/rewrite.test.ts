@@ -13,7 +13,7 @@ import { Pacer } from "../../src/retry/pacer.ts";
 import { FAULT_PATIENCE_MS, Patience } from "../../src/retry/patience.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { type LocalServer, groupList, resourceList, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+import { type LocalServer, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 // Every server here is local: a real API server cannot be made to give these answers on demand, nor in this order.
 
@@ -340,60 +340,6 @@ for (const { name, outcome, patches, lists = 0, sleeps = [], ...answers } of cas
   });
 }
 
-/** A webhook chooses the message and the details of its denial: with none of them is the object gone. */
-const notFound: readonly [name: string, answer: Answer][] = [
-  ["names the object", status(404, { details: { name: "a", group: "example.com", kind: "widgets" } })],
-  ["names the object in the words of an API server", status(404, { message: 'widgets.example.com "a" not found' })],
-  ["is plain text", text(404, "404 page not found\n")],
-  ["names nothing", status(404, { message: "the server could not find the requested resource", details: {} })],
-  ["names another object", status(404, { details: { name: "b", kind: "widgets" } })],
-  ["names the namespace", status(404, { details: { name: "ns", kind: "namespaces" } })],
-  ["names a namespace of the object's name", status(404, { details: { name: "a", kind: "namespaces" } })],
-  ["names a webhook's service of the object's name", status(404, { details: { name: "a", kind: "services" } })],
-];
-
-for (const [name, answer] of notFound) {
-  await tap.test(`rewriteObject() is gone when the 404 ${name} and a list shows no object`, async (t) => {
-    const { server, outcome } = await rewrite(t, { patch: [answer], list: [listed(undefined)] });
-    t.strictSame(await outcome, { kind: "gone" });
-    t.equal(server.seen.length, 2);
-  });
-
-  await tap.test(`rewriteObject() is failed when the 404 ${name} and a list shows the object`, async (t) => {
-    const { server, outcome } = await rewrite(t, { patch: [answer], list: [listed({})] });
-    t.match(await outcome, { kind: "failed" });
-    t.equal(server.seen.length, 2);
-  });
-
-  await tap.test(
-    `rewriteObject() throws VersionNotServed when the 404 ${name}, and discovery has no such version`,
-    async (t) => {
-      const list = [text(404, "404 page not found\n")];
-      const discovery = { "/apis": groupList("example.com/v1") };
-      const { server, outcome } = await rewrite(t, { patch: [answer], list, discovery });
-      await t.rejects(outcome, {
-        code: "VersionNotServed",
-        message: /^Cannot continue with "widgets.example.com": version "v2" is no longer served/,
-      });
-      t.equal(server.seen.length, 3);
-    },
-  );
-
-  await tap.test(
-    `rewriteObject() tries again when the 404 ${name}, and a list is one in spite of discovery`,
-    async (t) => {
-      const discovery = {
-        "/apis": groupList("example.com/v2"),
-        "/apis/example.com/v2": resourceList("example.com/v2", "widgets"),
-      };
-      const list = [text(404, "404 page not found\n"), listed({})];
-      const { clock, outcome } = await rewrite(t, { patch: [answer], list, discovery });
-      t.match(await outcome, { kind: "failed" }, "the object is there");
-      t.equal(clock.sleeps.length, 1);
-    },
-  );
-}
-
 const DENIAL = { reason: "NotFound", message: 'admission webhook "own.example.com" denied the request: no "a"' };
 for (const code of [404, 409, 429, 500]) {
   for (const details of [{}, { details: { name: "a", kind: "widgets", retryAfterSeconds: 30 } }]) {
@@ -495,13 +441,6 @@ for (const [name, answer, othersProgress] of outages) {
   });
 }
 
-await tap.test("rewriteObject() waits out a 503 however long it lasts while other objects pass", async (t) => {
-  const outage = Array.from({ length: 60 }, () => status(503));
-  const { clock, outcome } = await rewrite(t, { patch: [...outage, WRITTEN] });
-  t.same(await outcome, { kind: "migrated", changed: false });
-  t.ok(clock.monotonic() > 10 * 60_000);
-});
-
 // Through the status subresource an API server does not look at the uid: the answer shows which object was written.
 const OF_ANOTHER = { uid: "uid-b", resourceVersion: "90" };
 
@@ -522,24 +461,6 @@ await tap.test("rewriteObject() through the status takes an answer of another ob
 
   const doubtful = await rewrite(t, { subresource: "status", patch: [object(OF_ANOTHER)], list: [listed({})] });
   t.match(await doubtful.outcome, { kind: "failed", reason: /the answer to the write is of another object/ });
-});
-
-await tap.test("rewriteObject() takes an answer of another object for no proof, whatever was written", async (t) => {
-  // An API server of kube-apiserver refuses such a write; an aggregated one may not, and a proxy may mix answers up.
-  const ofAnother = object({ uid: "uid-b", resourceVersion: "101" });
-  const replaced = await rewrite(t, { patch: [ofAnother], list: [listed({ uid: "uid-b", resourceVersion: "101" })] });
-  t.same(await replaced.outcome, { kind: "gone" }, "a list shows that its name has another object, written since");
-  const newer = await rewrite(t, { patch: [ofAnother], list: [listed({ resourceVersion: "101" })] });
-  t.same(await newer.outcome, { kind: "newer" }, "a list shows that it was written since itself");
-  const missing = await rewrite(t, { patch: [ofAnother], list: [listed(undefined)] });
-  t.same(await missing.outcome, { kind: "gone" });
-  const unchanged = object({ uid: "uid-b" });
-  for (const patch of [ofAnother, unchanged]) {
-    const doubtful = await rewrite(t, { patch: [patch], list: [listed({})] });
-    t.match(await doubtful.outcome, { kind: "failed", reason: /is of another object, with the uid uid-b/ });
-  }
-  const dryRun = await rewrite(t, { dryRun: true, patch: [unchanged], list: [listed({})] });
-  t.match(await dryRun.outcome, { kind: "failed" });
 });
 
 await tap.test(

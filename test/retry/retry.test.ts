@@ -163,33 +163,6 @@ await tap.test("RunBudget sums up what failures cost, and counts time once that 
   t.end();
 });
 
-await tap.test(
-  "RunBudget starts over with the first write of an object, or beyond the furthest one of all attempts, and not before",
-  (t) => {
-    const budget = new RunBudget();
-    const watermark = "100";
-    budget.advanced({ done: 10, watermark }, 1);
-    budget.idled("other", 1, 11);
-    // The next attempt repeats what this one did.
-    for (let done = 1; done <= 10; done++) budget.advanced({ done, watermark }, 12);
-    t.equal(budget.idleMs("other"), 10);
-    budget.advanced({ done: 11, watermark }, 13);
-    t.equal(budget.idleMs("other"), 0);
-    budget.idled("other", 5, 20);
-    t.equal(budget.idleMs("other"), 7, "what was before the progress does not count again");
-    budget.advanced({ done: 1, written: "100", watermark }, 21);
-    t.equal(budget.idleMs("other"), 0);
-    budget.idled("other", 21, 30);
-    // The next attempt has a watermark of its own, and lists what this one wrote below it.
-    budget.advanced({ done: 1, written: "101", watermark: "200" }, 30);
-    budget.advanced({ done: 2, written: "opaque", watermark: "200" }, 30);
-    t.equal(budget.idleMs("other"), 9, "a second write of one object is no progress");
-    budget.advanced({ done: 3, written: "99", watermark: "200" }, 31);
-    t.equal(budget.idleMs("other"), 0, "an object that no attempt has written before");
-    t.end();
-  },
-);
-
 await tap.test("RunBudget.brokenOff() asks for longer waits until there is progress", (t) => {
   const budget = new RunBudget();
   t.same(

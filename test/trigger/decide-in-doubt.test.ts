@@ -4,7 +4,6 @@ import { MAX_HASHES, parseStorageState } from "../../src/api/parse-storage-state
 import { type CrdRecord, MAX_RECORD_LENGTH, formatCrdRecord, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
 import { decide } from "../../src/trigger/decide.ts";
 import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
-import type { StateFacts } from "../../src/trigger/next-status.ts";
 import { MINUTE, NOW, builtIn, crd, custom, disagreeing, migration, situation, state } from "./situation.ts";
 
 const OLD = NOW - HEARTBEAT_LIMIT_MS - 1;
@@ -93,47 +92,6 @@ await tap.test("decide() lists every version that a new resource's CRD lists as 
   t.match(later.create, { isForced: true });
 });
 
-/** A StorageState that was created, and whose status was never written. */
-const begun = (record: CrdRecord | undefined) => state([], "", record === undefined ? {} : { crd: record });
-
-await tap.test(
-  "decide() does not take a CRD for new that a leader saw before it could write the status of the StorageState",
-  async (t) => {
-    const pruned = custom(crd(["v2"]));
-    for (const record of [recordOf(["v1", "v2"]), recordOf(["v1"], 2), recordOf(["v2"], 1)]) {
-      const decision = decide(situation(pruned, begun(record)));
-      t.equal(decision.cause, "new");
-      t.same(
-        decision.status?.persisted,
-        ["Unknown", "#v2"],
-        "another client pruned it, or its storage version changed",
-      );
-      t.match(decision.create, { hash: "#v2", isForced: true });
-    }
-    for (const record of [undefined, recordOf(["v2"]), { ...recordOf(["v1", "v2"]), uid: "another" }]) {
-      const decision = decide(situation(pruned, begun(record)));
-      t.same(decision.status?.persisted, ["Unknown"], "nothing is known against its storedVersions");
-      t.match(decision.create, { isForced: false });
-    }
-  },
-);
-
-await tap.test(
-  "decide() keeps what a leader wrote of a CRD that was created again, and could not say of which CRD it is",
-  async (t) => {
-    const pruned = custom(crd(["v2"], { uid: "another" }));
-    const before = { crd: recordOf(["v1", "v2"]) };
-    const begun = decide(situation(pruned, state(["Unknown", "#v1", "#v2"], "#v2", before)));
-    t.equal(begun.cause, "new");
-    t.same(begun.status, undefined, "the status stays: another client has pruned v1, and objects may be stored in it");
-    t.match(begun.create, { hash: "#v2", isForced: true });
-    t.equal(begun.crdRecord, "another/3/v2");
-    const settled = decide(situation(pruned, state(["#v2"], "#v2", before)));
-    t.same(settled.status?.persisted, ["Unknown"], "what was known of the objects of the earlier CRD went with them");
-    t.match(settled.create, { isForced: false });
-  },
-);
-
 await tap.test(
   "decide() believes a clean CRD that has no StorageState yet unless a look has seen it otherwise",
   async (t) => {
@@ -190,37 +148,6 @@ await tap.test("decide() tries again later each time where another program calls
   t.end();
 });
 
-await tap.test("decide() counts on where another program says that a migration of a user ends later", (t) => {
-  const known = state(["A", "B"], "B");
-  const failed = migration("Failed", "B", {
-    uid: "own",
-    name: "own",
-    attempt: 5,
-    createdAt: NOW - MINUTE,
-    endedAt: NOW,
-  });
-  for (const aheadMs of [2 * MINUTE, 60 * MINUTE, 1e12]) {
-    const ofUser = succeeded(undefined, { isOurs: false, createdAt: NOW - 5 * MINUTE, endedAt: NOW + aheadMs });
-    const decision = decide(situation(builtIn("B"), known, [ofUser, failed]));
-    t.equal(decision.create, undefined, "the wait of the fifth failure goes on");
-    t.equal(decision.lookAgainMs, 16 * MINUTE);
-  }
-  const newer = succeeded(undefined, { isOurs: false, createdAt: NOW, endedAt: NOW });
-  const before = { ...failed, endedAt: NOW - MINUTE };
-  t.match(decide(situation(builtIn("B"), known, [newer, before])).create, { attempt: 6 }, "of all that were in vain");
-  t.end();
-});
-
-await tap.test("decide() says so of a CRD, too", (t) => {
-  const observed = custom(crd(["v2"]));
-  const known = state(["#v1", "#v2"], "#v2", { crd: { uid: "crd-uid", generation: 3, storedVersions: ["v2"] } });
-  const again = { ...succeeded(undefined, { attempt: 2 }), hash: "#v2" };
-  const decision = decide(situation(observed, known, [again]));
-  t.equal(decision.status, undefined);
-  t.match(decision.waiting, /another program than ksvm called it Succeeded/);
-  t.end();
-});
-
 function hashes(count: number): readonly string[] {
   return Array.from({ length: count }, (_, at) => `#old${at}`);
 }
@@ -244,21 +171,6 @@ await tap.test("decide() writes no more hashes than a StorageState takes, and th
   t.match(later.create, { hash: "B" });
 });
 
-await tap.test(
-  "decide() lets a migration of a CRD with more versions than a StorageState takes get to its end",
-  async (t) => {
-    const stored = Array.from({ length: MAX_HASHES + 9 }, (_, at) => `v${at}`.padEnd(63, "x"));
-    const observed = custom(crd(stored));
-    const first = decide(situation(observed, undefined));
-    const known = state(first.status?.persisted ?? [], first.status?.current ?? "", {
-      crd: parseCrdRecord(first.crdRecord),
-    });
-    const second = decide(situation(observed, known));
-    t.equal(second.cause, "unchanged");
-    t.equal(second.crdRecord, undefined, "it is written once");
-  },
-);
-
 await tap.test("a StorageState with more hashes than our CRD takes counts as never written", async (t) => {
   t.equal(readWith(MAX_HASHES).object?.status?.persistedStorageVersionHashes?.length, MAX_HASHES);
   t.same(readWith(MAX_HASHES + 1).ignored, ["status"]);
@@ -270,25 +182,4 @@ await tap.test("formatCrdRecord() and parseCrdRecord() keep to a length", async 
   t.match(text, /^u\/3\/sha256:[0-9a-f]{64}$/);
   t.equal(formatCrdRecord(parseCrdRecord(text) ?? record), text, "what was read is the same record");
   t.equal(parseCrdRecord(`u/3/${"v".repeat(MAX_RECORD_LENGTH)}`), undefined);
-});
-
-await tap.test("decide() ends where a CRD that is never pruned lists more versions than a record has", async (t) => {
-  const stored = Array.from({ length: 300 }, (_, at) => `v${at}`.padEnd(63, "x"));
-  const observed = custom(crd(stored));
-  let known: StateFacts | undefined;
-  let ended: MigrationFacts | undefined;
-  const causes: string[] = [];
-  for (let look = 0; look < 6; look++) {
-    const seen = { ...situation(observed, known, ended === undefined ? [] : [ended]), crdMode: "rewrite" as const };
-    const { cause, create, crdRecord, status } = decide(seen);
-    causes.push(cause);
-    known = state(status?.persisted ?? known?.persisted ?? [], status?.current ?? known?.current ?? "", {
-      crd: crdRecord === undefined ? known?.crd : parseCrdRecord(crdRecord),
-    });
-    ended = create === undefined ? ended : migration("Succeeded", create.hash);
-  }
-  t.same(causes, ["new", "completed", "unchanged", "unchanged", "unchanged", "unchanged"]);
-  const more = custom(crd([...stored, "v2alpha1"], { hash: observed.hashes[0] ?? "" }));
-  const later = decide({ ...situation(more, known), crdMode: "rewrite" as const });
-  t.equal(later.cause, "storedVersions", "one version more is news");
 });

@@ -1,7 +1,6 @@
 import tap from "tap";
 import { decide, DISAGREEMENT_POLL_MS } from "../../src/trigger/decide.ts";
 import type { CrdRecord } from "../../src/trigger/crd-facts.ts";
-import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
 import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
 import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS } from "../../src/trigger/heartbeat-limit.ts";
 import { builtIn, crd, custom, disagreeing, migration, MINUTE, NOW, situation, state } from "./situation.ts";
@@ -97,15 +96,6 @@ await tap.test("decide() trusts no built-in resource that no replica looked at f
   const never = decide(situation(builtIn("A"), state(["A"], "A", { heartbeat: Number.NaN })));
   t.equal(never.cause, "stale");
 });
-
-await tap.test(
-  "decide() does not judge a heartbeat by the clocks of API servers where the same process looked last",
-  async (t) => {
-    const seen = situation(builtIn("A"), state(["A"], "A", { heartbeat: OLD }));
-    t.equal(decide({ ...seen, isFollowed: true }).cause, "unchanged");
-    t.equal(decide({ ...seen, isFollowed: false }).cause, "stale");
-  },
-);
 
 await tap.test(
   "a StorageState is stale after ten minutes without a look, and looks come at less than half of that",
@@ -251,66 +241,6 @@ await tap.test("decide() tries a failed migration again, later each time, and ke
   const changed = decide(situation(builtIn("C"), known, [failed]));
   t.match(changed.create, { hash: "C", attempt: 1 }, "another hash is another matter");
 });
-
-await tap.test(
-  "decide() tries a failed migration again where the clocks by which it was created and ended are ahead",
-  async (t) => {
-    const known = state(["A", "B"], "B");
-    const year = NOW + 525_600 * MINUTE;
-    const ahead = migration("Failed", "B", { createdAt: year, endedAt: year + MINUTE });
-    const decideAfter = (minutes: number, one = ahead) =>
-      decide({ ...situation(builtIn("B"), known, [one]), endedForMs: new Map([[one.uid, minutes * MINUTE]]) });
-    t.equal(decide(situation(builtIn("B"), known, [ahead])).lookAgainMs, MINUTE, "it was not seen before");
-    t.equal(decideAfter(3 / 4).lookAgainMs, MINUTE / 4);
-    t.match(decideAfter(1).create, { attempt: 2 });
-    const early = { ...ahead, endedAt: NOW - 525_600 * MINUTE };
-    t.equal(decideAfter(0, early).lookAgainMs, MINUTE, "the clock of the replica that led is behind as well");
-    const soon = { ...ahead, createdAt: NOW + MINUTE / 2, endedAt: NOW + MINUTE / 2 };
-    t.match(decideAfter(1, soon).create, { attempt: 2 }, "nor does the pause begin again once the clock has caught up");
-  },
-);
-
-await tap.test("decide() keeps the record of a lifted freeze beside one whose creation is still to come", async (t) => {
-  const observed = custom(crd(["v1alpha1", "v1"]));
-  const known = state(["#v1alpha1", "#v1"], "#v1", { crd: recordOf(["v1alpha1", "v1"]) });
-  const ahead = migration("Failed", "#v1", { createdAt: NOW + 525_600 * MINUTE, storedVersions: "v0,v1alpha1,v1" });
-  const lifted = migration("Failed", "#v1", { uid: "2", reason: "FreezeLifted", storedVersions: "v1alpha1,v1" });
-  const { remove, create, waiting } = decide(situation(observed, known, [ahead, lifted]));
-  t.same({ remove, create }, { remove: [], create: undefined });
-  t.match(waiting, /another client lifted the freeze/);
-  const { agreed: _, ...unsure } = observed;
-  const later = decide(situation({ ...unsure, disagreement: "they differ" }, known, [ahead, lifted]));
-  t.same(later.remove, [], "nor is it removed while API servers disagree");
-});
-
-await tap.test(
-  "decide() keeps the record of what it saw end last, whatever the clocks of API servers showed",
-  async (t) => {
-    const known = state(["A", "B"], "B");
-    const ahead = migration("Failed", "B", { attempt: 3, createdAt: NOW + 525_600 * MINUTE });
-    const decideOn = (last: MigrationFacts) => {
-      const endedForMs = new Map([
-        [ahead.uid, 2 * MINUTE],
-        [last.uid, MINUTE / 4],
-      ]);
-      return decide({ ...situation(builtIn("B"), known, [ahead, last]), endedForMs });
-    };
-    const second = migration("Failed", "B", { uid: "2", name: "second", attempt: 4, createdAt: NOW - MINUTE });
-    for (const last of [
-      second,
-      { ...second, attempt: 1 },
-      { ...second, storedVersions: "v1" },
-      { ...second, hash: "A" },
-    ]) {
-      t.same(decideOn(last).remove, [ahead]);
-    }
-    t.same(
-      decide(situation(builtIn("B"), known, [ahead, second])).remove,
-      [second],
-      "one that saw both at once has their creation alone",
-    );
-  },
-);
 
 await tap.test("decide() puts no freeze back that another client lifted", async (t) => {
   const observed = custom(crd(["v1alpha1", "v1"]));

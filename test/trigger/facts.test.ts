@@ -4,7 +4,6 @@ import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { MigrationCondition } from "../../src/api/migration.ts";
 import { crdFactsOf, formatCrdRecord, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
 import { migrationFactsOf } from "../../src/trigger/migration-facts.ts";
-import { retryDelayMs } from "../../src/trigger/retry-plan.ts";
 import {
   hashOfEncoding,
   resourceNameOfStorageVersion,
@@ -116,9 +115,4 @@ await tap.test("a StorageVersion is read as the API server writes it", async (t)
   });
   t.equal(storageVersionFactsOf({ metadata, status: { ...status, conditions: [] } }).common, undefined);
   t.same(storageVersionFactsOf({ metadata }), { key: "u/1", entries: [] });
-});
-
-await tap.test("retryDelayMs() doubles up to six hours", async (t) => {
-  t.same([1, 2, 3].map(retryDelayMs), [60_000, 120_000, 240_000]);
-  t.equal(retryDelayMs(100), 6 * 3_600_000);
 });

@@ -2,12 +2,11 @@ import { once } from "node:events";
 import { type TLSSocket, connect } from "node:tls";
 import * as fc from "fast-check";
 import pino from "pino";
-import tap, { Test } from "tap";
+import tap, { type Test } from "tap";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { buildWebhookApp } from "../../src/webhook/app.ts";
 import { BodyBudget, type HeldBody } from "../../src/webhook/body-budget.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
-import { BodyBuffers } from "../../src/webhook/receive-body.ts";
 import { type WebhookServerOptions, startWebhookServer } from "../../src/webhook/server.ts";
 import { FROZEN, crdWith, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { counted } from "../observability/counted.ts";
@@ -111,21 +110,6 @@ await tap.test("a body that breaks off does no harm", async (t) => {
   t.match(await answered, /^HTTP\/1.1 200 /);
 });
 
-await tap.test("the memory of a large body is given back at once, and that of usual ones is used again", (t) => {
-  const buffers = new BodyBuffers();
-  const large = buffers.take(3 * 2 ** 20);
-  const usual = Array.from({ length: 5 }, (_, index) => buffers.take((index + 1) * 256 * 1_024));
-  for (const buffer of [large, ...usual]) buffers.give(buffer);
-  t.equal(large.buffer.byteLength, 0);
-  t.same(
-    usual.map(({ length }) => length > 0),
-    [false, true, true, true, true],
-    "the smallest one is given back",
-  );
-  t.equal(buffers.take(1), usual[1]);
-  t.end();
-});
-
 await tap.test("no body makes the webhook fail, allow what is frozen, or tell of its insides", async (t) => {
   const app = buildWebhookApp();
   t.teardown(() => app.close());
@@ -147,14 +131,14 @@ await tap.test("no body makes the webhook fail, allow what is frozen, or tell of
       const isRefusal = statusCode === 400 && !response.allowed && response.status.code === 400;
       return isWellFormed && (isVerdict || isRefusal) && !/\.ts|node_modules|stack|Unexpected token/.test(body);
     }),
-    { seed: TEST_SEED, numRuns: 2_000 },
+    { seed: TEST_SEED, numRuns: 500 },
   );
   await fc.assert(
     fc.asyncProperty(cut, async (payload) => {
       const { statusCode } = await send(payload);
       return statusCode === (payload === REVIEW ? 200 : 400);
     }),
-    { seed: TEST_SEED, numRuns: 500 },
+    { seed: TEST_SEED, numRuns: 200 },
   );
 });
 
@@ -189,25 +173,6 @@ await tap.test("BodyBudget ends the body that has held the most memory for the l
   hold("another", 60, 1_000);
   budget.keep(1_000);
   t.same(ended, ["stalled", "small and older", "larger and new"], "as many as it takes, at that moment");
-  t.end();
-});
-
-await tap.test("BodyBudget forgets a body that was read", (t) => {
-  const budget = new BodyBudget(100);
-  const { ended, hold } = bodies(budget);
-  budget.remove(hold("read", 100, 0));
-  hold("new", 100, 1_000);
-  budget.keep(1_000);
-  t.same(ended, []);
-  t.end();
-});
-
-await tap.test("BodyBudget ends a single body that is larger than all", (t) => {
-  const budget = new BodyBudget(100);
-  const { ended, hold } = bodies(budget);
-  hold("alone", 101, 0);
-  budget.keep(0);
-  t.same(ended, ["alone"]);
   t.end();
 });
 

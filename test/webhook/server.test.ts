@@ -1,5 +1,4 @@
 import { once } from "node:events";
-import { setTimeout as sleep } from "node:timers/promises";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
 import pino from "pino";
 import tap, { type Test } from "tap";
@@ -60,13 +59,6 @@ await tap.test("startWebhookServer() reviews over TLS on a free port, and counts
   );
 });
 
-await tap.test("startWebhookServer() logs constants: Fastify's own message has the address in it", async (t) => {
-  const messages: unknown[] = [];
-  const write = (line: string): void => void messages.push((JSON.parse(line) as { msg: unknown }).msg);
-  await serve(t, { logger: pino({ level: "info" }, { write }) });
-  t.same(messages, ["Took a serving certificate into use", "Listening for reviews"]);
-});
-
 await tap.test("startWebhookServer() speaks nothing older than TLS 1.3, also after a reload", async (t) => {
   const { server, certificate } = await serve(t);
   for (const { caPem, pair } of [first, second]) {
@@ -123,13 +115,8 @@ await tap.test("startWebhookServer() takes a new certificate without dropping a 
   t.equal((await send(server, agentFor(t, second.caPem))).statusCode, 200, "the last good one stays");
 });
 
-await tap.test("startWebhookServer() rejects where the port is taken", async (t) => {
-  const { server } = await serve(t);
-  await t.rejects(serve(t, { port: server.port }), { code: "ListenFailed" });
-});
-
 await tap.test("close() is not ready at once, answers while it drains, and ends each connection", async (t) => {
-  const { server } = await serve(t, { drainMs: 1_000 });
+  const { server } = await serve(t, { drainMs: 300 });
   const open = agentFor(t, first.caPem);
   t.equal((await send(server, open)).headers["connection"], "keep-alive");
   const closed = server.close();
@@ -159,9 +146,9 @@ await tap.test("close() finishes a review that is under way, and ends one that n
     let answer = "";
     socket.on("data", (chunk: Buffer) => (answer += chunk.toString()));
     const ended = once(socket, "close");
-    await sleep(200);
+    // Another review is answered after the server has read the beginning of this one.
+    await send(server, agentFor(t, first.caPem));
     const closed = server.close();
-    await sleep(50);
     if (isFinished) socket.write(body.slice(100));
     await Promise.all([closed, ended]);
     t.match(answer, isFinished ? /^HTTP\/1.1 200 [^]*connection: close[^]*"allowed":false/i : /^$/);

@@ -1,4 +1,3 @@
-import { X509Certificate } from "node:crypto";
 import tap from "tap";
 import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { ServingCertificate, type ServingPairOutcome } from "../../src/webhook/serving-certificate.ts";
@@ -125,43 +124,5 @@ await tap.test("offer() turns down a pair that becomes valid in 30 days, and tak
   t.equal(certificate.unusable(), undefined);
   setTimes(now.getTime());
   t.match(certificate.unusable(), /^the serving certificate is not valid before 20\d\d-/);
-  t.end();
-});
-
-await tap.test("offer() says nothing of a pair that becomes valid in five seconds, and takes it then", (t) => {
-  const { certificate, outcomes, setTimes } = watched();
-  certificate.offer(second);
-  const validFrom = new X509Certificate(future.certPem).validFromDate.getTime();
-  setTimes(validFrom - 5_000);
-  t.match(certificate.offer(future), /not valid before/);
-  t.equal(certificate.current?.certPem, second.certPem, "the working one stays");
-  setTimes(validFrom);
-  t.equal(certificate.offer(future), undefined);
-  t.same(outcomes, ["loaded", "loaded"]);
-  t.end();
-});
-
-await tap.test("offer() takes a pair that was turned down as expired once the clock is corrected", (t) => {
-  const { certificate, outcomes, setTimes } = watched(now.getTime() + 400 * DAY_MS);
-  t.match(certificate.offer(first), /it expired at/);
-  t.match(certificate.offer(first), /it expired at/);
-  setTimes(now.getTime());
-  t.equal(certificate.offer(first), undefined);
-  t.same(outcomes, ["rejected", "loaded"]);
-  t.end();
-});
-
-await tap.test("offer() judges by the first clock while a pair is in use, and by any while there is none", (t) => {
-  const [right, ahead] = [now.getTime(), now.getTime() + 40 * DAY_MS];
-  const wrongHere = watched(right, ahead).certificate;
-  t.equal(wrongHere.offer(first), undefined, "expired by the clock of this machine");
-  t.equal(wrongHere.unusable(), undefined);
-  t.match(wrongHere.offer(future), /not valid before/, "valid by the clock of this machine alone");
-  t.equal(wrongHere.current?.certPem, first.certPem);
-  const wrongThere = watched(ahead, right).certificate;
-  t.equal(wrongThere.offer(first), undefined, "expired by the API server's clock: there is none to lose");
-  t.equal(wrongThere.unusable(), undefined, "one wrong clock takes no replica away");
-  t.match(wrongThere.offer(second), /it expired at/, "nor does it replace what works");
-  t.equal(watched(ahead, ahead).certificate.unusable(), "there is no serving certificate yet");
   t.end();
 });
