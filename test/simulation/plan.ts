@@ -1,5 +1,4 @@
-import type { GuardChoice } from "../../src/freeze/guard.ts";
-import type { RequestMoment } from "./world/request-triggers.ts";
+import type { RequestMoment } from "./world/requests.ts";
 
 /** A CRD of a simulated cluster, and its objects. */
 export interface KindPlan {
@@ -16,45 +15,16 @@ export interface KindPlan {
   readonly objects: number;
 }
 
-/** Programs of ksvm, as a plan names them. */
-export const PROGRAMS = [
-  "migrate",
-  "reencrypt",
-  "controller",
-  "webhook",
-  "ensureCertificates",
-  "rotateCertificates",
-  "init",
-] as const;
-
 /** What runs in a slot for programs, each time that it is started. */
 export interface ProgramPlan {
-  readonly run: (typeof PROGRAMS)[number];
+  readonly run: "migrate" | "reencrypt" | "controller";
   /** An index of `plan.kinds`. */
   readonly kind: number;
   readonly force: boolean;
   /** Whether a controller decides by itself what to migrate. @default "on" */
   readonly trigger?: "on" | "off";
-  /** Whether a controller serves the webhook as well, and keeps its certificates. @default false */
-  readonly servesWebhook?: boolean;
-  /** Whether a controller neither freezes nor prunes (`--manage-stored-versions=false`). @default false */
-  readonly unmanaged?: boolean;
   /** Whether users ask a controller to re-encrypt. @default false */
   readonly reencrypts?: boolean;
-  /** Whether `ksvm migrate` is told the addresses of all API servers (`--apiserver-endpoints`). No seed has that. @default false */
-  readonly namesServers?: boolean;
-  /** Whether `ksvm migrate` starts also right after an API server stood still, as in the next Pod of a Job. No seed has that. @default false */
-  readonly startsAtOnce?: boolean;
-}
-
-/** Whether what a plan starts serves the webhook. */
-export function isServing({ run, servesWebhook = run === "webhook" }: ProgramPlan): boolean {
-  return servesWebhook;
-}
-
-/** Whether a program freezes CRDs. */
-export function restsOnFreeze({ kinds }: Pick<Plan, "kinds">, { kind, run, unmanaged }: ProgramPlan): boolean {
-  return (run === "controller" && unmanaged !== true) || (run === "migrate" && kinds[kind]?.isBuiltIn !== true);
 }
 
 /** What happens to the world at some moment. */
@@ -79,6 +49,8 @@ export interface Plan {
   readonly access: "each" | "sampled";
   /** Whether the API servers serve the migrations of Kubernetes' own migrator. @default false */
   readonly hasInTree?: boolean;
+  /** Whether the webhook guards freezes. @default false: a policy of each run does */
+  readonly hasWebhook?: boolean;
   readonly kinds: readonly KindPlan[];
   /** How old the CRDs are when the world begins, in milliseconds. @default two minutes */
   readonly ageMs?: number;
@@ -86,12 +58,6 @@ export interface Plan {
   readonly maxInFlight?: number;
   /** What runs in the slots for programs. */
   readonly programs: readonly ProgramPlan[];
-  /** What enforces freezes. @default `auto` */
-  readonly guard?: GuardChoice;
-  /** `--shutdown-delay-duration` of the API servers, and `--shutdown-delay` of ksvm, in milliseconds. @default none ends in order, but for a visit */
-  readonly shutdownDelayMs?: number;
-  /** Of the certificates of the webhook, in milliseconds. @default those of a cluster, so that none ends */
-  readonly lifetimes?: { readonly caMs: number; readonly servingMs: number };
   /** Milliseconds from one write of a user to the next, on average. */
   readonly writeEveryMs: number;
   readonly actions: readonly Action[];

@@ -1,8 +1,10 @@
 import { fork } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { aimNamed } from "./aims.ts";
 import { planOf } from "./plan-of.ts";
 import type { Plan } from "./plan.ts";
+import type { Sabotage } from "./sabotages.ts";
 import { simulate } from "./simulate.ts";
 
 // Plays seeds and plans: here, or in worker processes, each of which runs main.ts as well.
@@ -28,8 +30,9 @@ export interface Played {
 /** A worker that says nothing for so long hangs, in milliseconds. */
 const HANG_MS = 120_000;
 
-export function playOfSeed(seed: number): Play {
-  return { name: `SEED=${seed}`, plan: planOf(seed) };
+/** @param sabotage it is played in the worlds of its aim */
+export function playOfSeed(seed: number, sabotage?: Sabotage): Play {
+  return { name: `SEED=${seed}`, plan: planOf(seed, sabotage && aimNamed(sabotage.aim)) };
 }
 
 /** The plans of plans.jsonl: each once broke something. */
@@ -45,9 +48,9 @@ export function savedPlans(): readonly Play[] {
 }
 
 /** Plays in this process. A simulation that throws is broken too: its error stands for a violation. */
-export async function play({ name, plan }: Play): Promise<Played> {
+export async function play({ name, plan }: Play, sabotage?: Sabotage): Promise<Played> {
   try {
-    const { violations, trace, requests, elapsedMs } = await simulate(plan);
+    const { violations, trace, requests, elapsedMs } = await simulate(plan, sabotage);
     const digest = createHash("sha256").update(trace.join("\n")).digest("hex");
     return { name, violations, trace, digest, requests, elapsedMs };
   } catch (error) {

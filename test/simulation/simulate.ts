@@ -1,10 +1,9 @@
-import type { RunSettings } from "../../src/migrator/assemble-run.ts";
-import { actionSort } from "./actions/all-actions.ts";
-import { CHECKS } from "./checks/all-checks.ts";
+import { actionSort } from "./actions/all.ts";
+import { CHECKS } from "./checks/all.ts";
 import type { Action, Plan } from "./plan.ts";
-import { startProgram } from "./programs/all-programs.ts";
-import { SETTINGS } from "./programs/migrate-program.ts";
-import { LIVENESS_MS, World } from "./world/world.ts";
+import { startProgram } from "./programs.ts";
+import type { Sabotage } from "./sabotages.ts";
+import { World } from "./world/world.ts";
 
 /** What a simulation showed. */
 export interface Outcome {
@@ -12,26 +11,24 @@ export interface Outcome {
   readonly violations: readonly string[];
   /** What happened, one line for each. */
   readonly trace: readonly string[];
-  readonly events: number;
   /** Of ksvm. */
   readonly requests: number;
   /** Simulated milliseconds. */
   readonly elapsedMs: number;
-  /** How the programs ended, in words. */
-  readonly ends: readonly string[];
 }
 
 /** What waits for a request of ksvm waits so long: a run that nothing holds up takes less, in milliseconds. */
 const AIMED_MS = 150_000;
 /** The writes that come with an action come within this time, in milliseconds. */
 const BURST_MS = 3_000;
+/** After the last disturbance everything has to end in this time, in milliseconds. */
+const LIVENESS_MS = 1_800_000;
+/** API servers follow what was written last, and what was under way on those that stood still is over, in milliseconds. */
+const QUIET_MS = 75_000;
 
-/**
- * Plays a plan. It is the same each time.
- * @param settings of all runs; a test that wants to see a violation takes a safeguard away
- */
-export async function simulate(plan: Plan, settings: RunSettings = SETTINGS): Promise<Outcome> {
-  const world = new World({ plan, settings, startProgram });
+/** Plays a plan. It is the same each time. @param sabotage what is broken about ksvm */
+export async function simulate(plan: Plan, sabotage?: Sabotage): Promise<Outcome> {
+  const world = new World({ plan, sabotage, startProgram });
   const { random, limit } = { random: Math.random, limit: Error.stackTraceLimit };
   Math.random = world.streams("Math.random");
   // Nobody reads the stacks of errors, and they take a tenth of the time.
@@ -43,14 +40,8 @@ export async function simulate(plan: Plan, settings: RunSettings = SETTINGS): Pr
     Math.random = random;
     Error.stackTraceLimit = limit;
   }
-  return {
-    violations: world.violations,
-    trace: world.trace,
-    events: world.schedule.events,
-    requests: world.cluster.requests,
-    elapsedMs: world.schedule.now,
-    ends: world.programs.map((program) => program?.endText ?? "still running"),
-  };
+  const { cluster, schedule, trace, violations } = world;
+  return { violations, trace, requests: cluster.requests, elapsedMs: schedule.now };
 }
 
 async function play(world: World): Promise<void> {
@@ -58,7 +49,7 @@ async function play(world: World): Promise<void> {
   let isSetUp = false;
   void world.setUp().then(() => (isSetUp = true));
   if (!(await schedule.run(() => isSetUp, 3_600_000))) throw new Error("the world cannot be set up");
-  const checks = CHECKS.map((begin) => begin(world));
+  const finishes = CHECKS.map((begin) => begin(world));
   world.begin();
   for (const action of plan.actions) {
     const { on } = action;
@@ -66,17 +57,17 @@ async function play(world: World): Promise<void> {
       on === undefined ? begin(world, action) : world.triggers.when(on, () => begin(world, action)),
     );
   }
+  const isBroken = (): boolean => world.isBroken;
   const lastAt = Math.max(0, ...plan.actions.map(({ at, ms = 0, on }) => at + ms + waitedMs(on)));
-  await schedule.run(() => world.isBroken, lastAt + 1_000);
-  // Where API servers joined, it takes longer than its plan says.
-  const isSettled = (): boolean => world.isBroken || !world.isAdministered;
-  if (!isSettled()) await schedule.run(isSettled, LIVENESS_MS);
+  await schedule.run(isBroken, lastAt + 1_000);
+  // Where API servers joined, an administrator takes longer than the plan says.
+  await schedule.run(() => world.isBroken || !world.isAdministered, LIVENESS_MS);
   world.calm();
-  const areOver = (): boolean => world.isBroken || world.isAtRest;
-  if (!(await schedule.run(areOver, LIVENESS_MS))) world.violate("liveness: a run does not end");
-  // API servers follow what was removed last, and what was under way on those that stood still is over.
-  await schedule.run(() => world.isBroken, 75_000);
-  for (const check of checks) if (!world.isBroken) await check.finish?.();
+  if (!(await schedule.run(() => world.isBroken || world.isAtRest, LIVENESS_MS))) {
+    world.violate("liveness: a run does not end");
+  }
+  await schedule.run(isBroken, QUIET_MS);
+  for (const finish of finishes) if (!world.isBroken) await finish?.();
 }
 
 /** How long an action may have to wait for the request that it is aimed at, and after it, in milliseconds. */
@@ -87,7 +78,7 @@ function waitedMs(on: Action["on"]): number {
 function begin(world: World, action: Action): void {
   // What follows some time after a request may come too late.
   if (world.isCalm) return;
-  const { at: _, do: name, ...parameters } = action;
+  const { at: _, on: __, do: name, ...parameters } = action;
   world.tell("world", `${name} ${JSON.stringify(parameters)}`);
   if (action.writes !== undefined) world.burst(action.writes, BURST_MS);
   void actionSort(action.do).play(world, action);

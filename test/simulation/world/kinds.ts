@@ -1,6 +1,8 @@
 import { apiVersionOf } from "../../../src/kube/resources.ts";
-import { type BuiltIn, BUILT_INS } from "../model/resource-table.ts";
-import type { KindPlan } from "../plan.ts";
+import type { Encryption } from "../model/encryption-configuration.ts";
+import { type BuiltIn, BUILT_INS, type Release, RELEASE_1_36 } from "../model/resource-table.ts";
+import type { KindPlan, Plan } from "../plan.ts";
+import type { ServerBuild } from "./api-server.ts";
 
 export const GROUP = "sim.example.com";
 
@@ -97,4 +99,38 @@ export function objectOf(plan: KindPlan, version: string, index: number, value: 
 
 function kindNameOf(plural: string): string {
   return `${plural.charAt(0).toUpperCase()}${plural.slice(1, -1)}`;
+}
+
+/** The resources that a release before stored in another version, and in which. */
+const OLD_STORAGE: Readonly<Record<string, string>> = {
+  "deployments.apps": "v1beta2",
+  "volumeattributesclasses.storage.k8s.io": "v1beta1",
+};
+const IN_TREE = { "storageversionmigrations.storagemigration.k8s.io": ["v1beta1"] };
+const released = new Map<string, Release>();
+
+/** The release of an API server: before or after its built-in resources moved to another storage version. */
+export function releaseOf({ hasInTree = false }: Pick<Plan, "hasInTree">, which: "old" | "new"): Release {
+  const name = `${which} ${hasInTree}`;
+  let release = released.get(name);
+  if (release === undefined) {
+    release = {
+      gitVersion: which === "old" ? "v1.35.3" : RELEASE_1_36.gitVersion,
+      storageVersions: which === "old" ? OLD_STORAGE : {},
+      servedVersions: hasInTree ? IN_TREE : {},
+    };
+    released.set(name, release);
+  }
+  return release;
+}
+
+/** What an API server encrypts the objects of a world with. Key 0 is plain text. */
+export function encryptionOf({ kinds }: Pick<Plan, "kinds">, writes: number, reads: readonly number[]): Encryption {
+  return { writes, reads: new Set(reads), resources: new Set(kinds.map(resourceOf)) };
+}
+
+/** How the API servers of a world are started. */
+export function buildOf(plan: Plan): ServerBuild {
+  const isOld = plan.kinds.some(({ isBuiltIn }) => isBuiltIn === true);
+  return { release: releaseOf(plan, isOld ? "old" : "new"), encryption: encryptionOf(plan, 1, [0, 1]) };
 }

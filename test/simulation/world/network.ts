@@ -2,7 +2,7 @@ import { Dispatcher } from "undici";
 import type { Carrier } from "../../../src/kube/connect/sessions.ts";
 import type { ModelAnswer, ModelRequest, WatchSink } from "../model/types.ts";
 import type { Schedule } from "./schedule.ts";
-import type { SimProcess } from "./sim-process.ts";
+import type { SimProcess } from "./process.ts";
 
 /** What answers requests at the far end: an API server with the process that it runs in. */
 export interface Peer {
@@ -12,21 +12,14 @@ export interface Peer {
   handle(request: ModelRequest): Promise<ModelAnswer>;
 }
 
-interface Delivered {
-  readonly kind: "delivered";
-  readonly peer: Peer;
-  /** What something between makes of an answer with the status 200. */
-  readonly pass?: (body: string) => string;
-}
-
 /** What becomes of one request on its way. */
 export type Fate = {
   /** How much longer it is on its way than others, in milliseconds. @default 0 */
   readonly holdMs?: number;
 } & (
-  | Delivered
+  | { readonly kind: "delivered"; readonly peer: Peer }
   /** Something between answers in the place of an API server, and passes nothing on. */
-  | { readonly kind: "answered"; readonly answer: Pick<ModelAnswer, "status" | "headers"> & { readonly body: string } }
+  | { readonly kind: "answered"; readonly answer: TextAnswer }
   /** The connection breaks: before the request arrives, or with the answer on its way. */
   | { readonly kind: "reset"; readonly peer: Peer | undefined }
   /** Nothing comes back, ever: the request or its answer is lost, and the connection looks alive. */
@@ -39,11 +32,20 @@ export type Route = (request: ModelRequest, server: string, pinned: Peer | undef
 /** How long the next thing is on its way from or to a process, in milliseconds. */
 export type Latency = () => number;
 
-/**
- * Told of each request that a process sends, when it sends it. What it returns is told how that ended: with the
- * answer that came, or with nothing.
- */
-export type OnExchange = (request: ModelRequest, process: SimProcess) => (answer?: ModelAnswer) => void;
+/** What a sabotage does to ksvm where it sends and gets, as if it had sent or understood something else. */
+export interface Edge {
+  /** Where a request is sent that is meant for a server. */
+  server?(request: ModelRequest, server: string): string;
+  /** What is sent in the place of a request, or an answer in its place. */
+  request?(request: ModelRequest, server: string): ModelRequest | TextAnswer;
+  /** What is understood of an answer of an API server. */
+  answer?(request: ModelRequest, answer: TextAnswer, server: string): TextAnswer;
+  /** What is understood of an event of a watch. */
+  event?(request: ModelRequest, line: string): string;
+}
+
+/** An answer with a whole body. */
+export type TextAnswer = ModelAnswer & { readonly body: string };
 
 /** What a {@link Network} is made of. */
 export interface NetworkOptions {
@@ -51,7 +53,9 @@ export interface NetworkOptions {
   readonly route: Route;
   /** Of a process. */
   readonly latencyOf: (process: string) => Latency;
-  readonly onExchange: OnExchange;
+  /** Told of each answer that comes back to a process. */
+  readonly onAnswer: (request: ModelRequest, answer: ModelAnswer) => void;
+  readonly edge: Edge;
 }
 
 /** The way from each process to each API server. */
@@ -91,16 +95,22 @@ class SimulatedConnections extends Dispatcher {
   }
 
   override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    const request = modelRequestOf(options, this.#process.name);
-    const exchange = new Exchange(this.#options, this.#process, {
-      handler,
-      onEnd: this.#options.onExchange(request, this.#process),
-    });
-    const fate = this.#options.route(request, this.#server, this.#pinned);
+    const sent = modelRequestOf(options, this.#process.name);
+    const edged = this.#options.edge.request?.(sent, this.#server) ?? sent;
+    const request = "status" in edged ? sent : edged;
+    const exchange = new Exchange(this.#options, this.#process, { handler, request, server: this.#server });
+    const fate: Fate =
+      "status" in edged
+        ? { kind: "answered", answer: edged }
+        : this.#options.route(
+            request,
+            this.#options.edge.server?.(request, this.#server) ?? this.#server,
+            this.#pinned,
+          );
     if (this.#onConnect !== undefined) {
       this.#connect(fate, this.#onConnect);
     }
-    exchange.begin(request, fate);
+    exchange.begin(fate);
     return true;
   }
 
@@ -147,7 +157,8 @@ class Exchange implements Dispatcher.DispatchController {
   readonly #options: Way;
   readonly #process: SimProcess;
   readonly #handler: Dispatcher.DispatchHandler;
-  readonly #onEnd: ReturnType<OnExchange>;
+  readonly #request: ModelRequest;
+  readonly #server: string;
   #isOver = false;
   #lastAt = 0;
   #endWatch: (() => void) | undefined;
@@ -156,15 +167,16 @@ class Exchange implements Dispatcher.DispatchController {
   constructor(
     options: Way,
     process: SimProcess,
-    { handler, onEnd }: { readonly handler: Dispatcher.DispatchHandler; readonly onEnd: ReturnType<OnExchange> },
+    of: { readonly handler: Dispatcher.DispatchHandler; readonly request: ModelRequest; readonly server: string },
   ) {
     this.#options = options;
     this.#process = process;
-    this.#handler = handler;
-    this.#onEnd = onEnd;
+    this.#handler = of.handler;
+    this.#request = of.request;
+    this.#server = of.server;
   }
 
-  begin(request: ModelRequest, fate: Fate): void {
+  begin(fate: Fate): void {
     this.#handler.onRequestStart?.(this, {});
     if (!this.#isOver) this.#options.schedule.untilEnd(this.#abandon);
     if (this.#isOver) return;
@@ -183,7 +195,7 @@ class Exchange implements Dispatcher.DispatchController {
     ];
     this.#options.schedule.in(this.#options.latency() + (fate.holdMs ?? 0), () => {
       if (!peer.isListening) return this.#send(() => this.#fail(refused()));
-      peer.process.reach(() => void this.#serve(request, peer, fate));
+      peer.process.reach(() => void this.#serve(peer, fate));
     });
   }
 
@@ -198,13 +210,19 @@ class Exchange implements Dispatcher.DispatchController {
 
   resume(): void {}
 
-  async #serve(request: ModelRequest, peer: Peer, fate: Fate): Promise<void> {
-    const answer = await peer.handle(request);
+  async #serve(peer: Peer, fate: Fate): Promise<void> {
+    const answer = this.#edged(await peer.handle(this.#request));
     if (fate.kind === "reset") {
       this.#send(() => this.#fail(reset()));
     } else if (fate.kind === "delivered") {
-      this.#send(() => this.#answer(passed(answer, fate.pass)));
+      this.#send(() => this.#answer(answer));
     }
+  }
+
+  #edged(answer: ModelAnswer): ModelAnswer {
+    const { body } = answer;
+    if (typeof body !== "string") return answer;
+    return this.#options.edge.answer?.(this.#request, { ...answer, body }, this.#server) ?? answer;
   }
 
   /** Has something happen at the client, after what was sent before. */
@@ -217,7 +235,7 @@ class Exchange implements Dispatcher.DispatchController {
 
   #answer(answer: ModelAnswer): void {
     if (this.#isOver) return;
-    this.#onEnd(answer);
+    this.#options.onAnswer(this.#request, answer);
     const { status, headers, body } = answer;
     this.#handler.onResponseStart?.(this, status, headers, "");
     if (typeof body === "string") {
@@ -226,7 +244,10 @@ class Exchange implements Dispatcher.DispatchController {
       return;
     }
     const sink: WatchSink = {
-      event: (line) => this.#send(() => this.#isOver || this.#handler.onResponseData?.(this, Buffer.from(`${line}\n`))),
+      event: (told) => {
+        const line = this.#options.edge.event?.(this.#request, told) ?? told;
+        this.#send(() => this.#isOver || this.#handler.onResponseData?.(this, Buffer.from(`${line}\n`)));
+      },
       end: (error) => this.#send(() => (error === undefined ? this.#finish() : this.#fail(error))),
     };
     this.#endWatch = body(sink);
@@ -254,16 +275,10 @@ class Exchange implements Dispatcher.DispatchController {
 
   #end(): void {
     this.#isOver = true;
-    this.#onEnd();
     this.#endWatch?.();
     this.#endWatch = undefined;
     for (const forget of this.#forgetCrashes) forget();
   }
-}
-
-function passed(answer: ModelAnswer, pass: ((body: string) => string) | undefined): ModelAnswer {
-  const { body, status } = answer;
-  return pass === undefined || status !== 200 || typeof body !== "string" ? answer : { ...answer, body: pass(body) };
 }
 
 function reset(): Error {

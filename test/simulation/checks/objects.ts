@@ -1,0 +1,135 @@
+import { STORAGE_MIGRATING_CONDITION } from "../../../src/api/names.ts";
+import { CRD_PREFIX } from "../model/crd-registry.ts";
+import { type FieldSet, union } from "../model/field-sets.ts";
+import { type Fields, isFields, isSame, type ModelObject, without } from "../model/model-object.ts";
+import type { EtcdEntry } from "../model/timeline.ts";
+import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
+import { isByKsvm, type World } from "../world/world.ts";
+
+/** What webhooks of the simulation change with each write that they see, from any client: annotations that begin so, and these fields. */
+export const WEBHOOK_ANNOTATION = "webhooks.sim.example.com/";
+const WEBHOOK_FIELDS = ["mutated", "converted"];
+/** How ksvm's own annotations of a CRD begin. */
+const OWN_ANNOTATIONS = "ksvm.sigs.k8s.io/";
+
+/**
+ * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its resourceVersion is as
+ * it was, apart from what a webhook made of it, and from the versions that managedFields name. It never creates or deletes one.
+ * Where an entry of managedFields names a version that the CRD has no more, they may be lost as a whole: an API server takes no apply of such
+ * an object. Of a CRD ksvm changes its own annotations, prunes `status.storedVersions`, and takes one condition off with that.
+ */
+export function checkObjects(world: World): void {
+  const prefixes = world.plan.kinds.map(objectsPrefixOf);
+  const crds = new Set(world.plan.kinds.map((kind) => `${CRD_PREFIX}${crdNameOf(kind)}`));
+  /** The versions (`group/version`) that a CRD has lacked once, and that managedFields may name. */
+  const missing = new Set<string>();
+  world.cluster.etcd.onRevision((entry) => {
+    const isCrd = crds.has(entry.key);
+    if (isCrd) noteMissing(entry, missing);
+    if (!isByKsvm() || (!isCrd && !prefixes.some((prefix) => entry.key.startsWith(prefix)))) return;
+    const problem = problemOf(entry, isCrd, missing);
+    if (problem !== undefined) {
+      world.violate(`changed: a write by ksvm ${problem} of ${entry.key} at revision ${entry.modRevision}`);
+    }
+  });
+}
+
+function noteMissing({ before, isDeleted, object }: EtcdEntry, missing: Set<string>): void {
+  const versionsOf = ({ spec }: ModelObject): readonly string[] => {
+    const { group, versions } = spec as { group: string; versions: readonly { name: string }[] };
+    return versions.map(({ name }) => `${group}/${name}`);
+  };
+  const has = isDeleted ? [] : versionsOf(object);
+  for (const version of before === undefined ? [] : versionsOf(before.object))
+    if (!has.includes(version)) missing.add(version);
+}
+
+function problemOf(
+  { before, isDeleted, object }: EtcdEntry,
+  isCrd: boolean,
+  missing: ReadonlySet<string>,
+): string | undefined {
+  // The last finalizer may be gone before the write: then any write of the object lets it go.
+  if (isDeleted) return "deleted one";
+  if (before === undefined || before.isDeleted) return "created one";
+  const problem = isCrd
+    ? crdProblem(before.object, object)
+    : (objectProblem(before.object, object) ?? managersProblem(before.object, object, missing));
+  return problem === undefined ? undefined : `changed ${problem}`;
+}
+
+/** Who owns which field stays what it was, also where a webhook changes the object: the API server enters nothing for that. */
+function managersProblem(before: ModelObject, after: ModelObject, missing: ReadonlySet<string>): string | undefined {
+  const [left, right] = [ownersOf(before), ownersOf(after)];
+  const changed = [...new Set([...left.keys(), ...right.keys()])].find((key) => !isSame(left.get(key), right.get(key)));
+  if (changed === undefined) return undefined;
+  const isLost = right.size === 0 && before.metadata.managedFields?.some((entry) => missing.has(entry.apiVersion));
+  return isLost === true ? undefined : `managedFields (${changed})`;
+}
+
+/** The fields of each manager, by its name, its operation and the subresource. */
+function ownersOf({ metadata: { managedFields = [] } }: ModelObject): ReadonlyMap<string, FieldSet> {
+  const owners = new Map<string, FieldSet>();
+  for (const { fieldsV1, manager, operation, subresource = "" } of managedFields) {
+    const key = `${manager} ${operation} ${subresource}`;
+    owners.set(key, union(owners.get(key), fieldsV1));
+  }
+  return owners;
+}
+
+function objectProblem(before: ModelObject, after: ModelObject): string | undefined {
+  const [left, right] = [withoutWebhooks(before), withoutWebhooks(after)];
+  const counted = isSame(before["spec"], after["spec"]) ? [] : ["generation"];
+  return (
+    differenceOf(left, right, ["apiVersion", "metadata"]) ??
+    differenceOf(left.metadata, right.metadata, ["managedFields", "resourceVersion", ...counted])
+  );
+}
+
+function withoutWebhooks(object: ModelObject): ModelObject {
+  const annotations = object.metadata.annotations ?? {};
+  const own = Object.fromEntries(Object.entries(annotations).filter(([name]) => !name.startsWith(WEBHOOK_ANNOTATION)));
+  const { spec } = object;
+  const metadata =
+    Object.keys(own).length === 0 ? without(object.metadata, "annotations") : { ...object.metadata, annotations: own };
+  return { ...object, metadata, ...(isFields(spec) ? { spec: without(spec, ...WEBHOOK_FIELDS) } : {}) };
+}
+
+interface CrdStatus extends Fields {
+  readonly conditions?: readonly { readonly type: string }[] | null;
+  readonly storedVersions?: readonly string[] | null;
+}
+
+function crdProblem(before: ModelObject, after: ModelObject): string | undefined {
+  const [left, right] = [before, after].map(({ metadata }) => metadata.annotations ?? {}) as [Fields, Fields];
+  const own = [...Object.keys(left), ...Object.keys(right)].filter((name) => name.startsWith(OWN_ANNOTATIONS));
+  const [was, is] = [before, after].map(({ status }) => status ?? {}) as [CrdStatus, CrdStatus];
+  return (
+    differenceOf(before, after, ["metadata", "status"]) ??
+    differenceOf(before.metadata, after.metadata, ["annotations", "managedFields", "resourceVersion"]) ??
+    differenceOf(left, right, own) ??
+    differenceOf(was, is, ["storedVersions", "conditions"]) ??
+    storedVersionsProblem(was, is, after) ??
+    conditionsProblem(was, is)
+  );
+}
+
+/** The API server adds the storage version with each write of a CRD where another client took it away. */
+function storedVersionsProblem(was: CrdStatus, is: CrdStatus, { spec }: ModelObject): string | undefined {
+  const added = (is.storedVersions ?? []).filter((version) => was.storedVersions?.includes(version) !== true);
+  const { versions = [] } = spec as { versions?: readonly { name: string; storage?: boolean }[] };
+  const isStorage = (version: string): boolean => versions.some(({ name, storage }) => name === version && storage);
+  return added.every(isStorage) ? undefined : "storedVersions (it adds a version)";
+}
+
+function conditionsProblem(was: CrdStatus, is: CrdStatus): string | undefined {
+  const others = ({ conditions }: CrdStatus): readonly object[] =>
+    (conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
+  return isSame(others(was), others(is)) ? undefined : "conditions";
+}
+
+/** The name of the first field that is not the same, of those that count. */
+function differenceOf(before: Fields, after: Fields, left: readonly string[]): string | undefined {
+  const fields = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...fields].find((field) => !left.includes(field) && !isSame(before[field], after[field]));
+}

@@ -1,0 +1,271 @@
+import { EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
+import { SeenServers } from "../../src/apiservers/seen-servers.ts";
+import { SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
+import { WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../src/certs/ensure-options.ts";
+import type { MachineParts } from "../../src/controller/machine-parts.ts";
+import { serve } from "../../src/controller/serve.ts";
+import { CONTROLLER_DEFAULTS, type ControllerSettings } from "../../src/controller/settings.ts";
+import { KsvmError, messageOf } from "../../src/errors.ts";
+import { assembleRun, type RunSettings } from "../../src/migrator/assemble-run.ts";
+import type { MigrationEvent } from "../../src/migrator/events.ts";
+import { migrateBesideInTree } from "../../src/migrator/beside-in-tree.ts";
+import type { MigrationResult } from "../../src/migrator/result.ts";
+import { type HealthCheck, runChecks } from "../../src/observability/health.ts";
+import { Metrics } from "../../src/observability/metrics.ts";
+import { DEFAULT_INTERVAL_MS } from "../../src/trigger/heartbeat-limit.ts";
+import { pino } from "pino";
+import type { KindPlan, ProgramPlan } from "./plan.ts";
+import { groupOf, resourceOf } from "./world/kinds.ts";
+import { SimProcess } from "./world/process.ts";
+import type { Program, ProgramEnd, World } from "./world/world.ts";
+
+// The programs of ksvm in simulated worlds: the one place where the simulation knows how they are made.
+
+/** What `ksvm migrate` has by default, and pages so small that there are several. */
+const SETTINGS: RunSettings = {
+  options: {
+    settleMs: 65_000,
+    pageSize: 7,
+    guard: "auto",
+    convergenceTimeoutMs: 120_000,
+    proofTimeoutMs: 30_000,
+    maxFreezeIdleMs: 300_000,
+    leaseNamespace: "kube-system",
+    crdMode: "manage",
+  },
+  maxInFlight: 16,
+  maxQps: Number.POSITIVE_INFINITY,
+  maxIdleMs: 900_000,
+  webhookWaitMs: 900_000,
+};
+/** What `ksvm reencrypt` has by default in the place of that. */
+const REENCRYPT_OPTIONS = { convergenceTimeoutMs: 600_000, crdMode: "rewrite" } as const;
+const CLEANUP_MS = 120_000;
+
+/** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
+export function startProgram(world: World, plan: ProgramPlan, name: string): Program | undefined {
+  const kind = world.plan.kinds[plan.kind];
+  if (kind === undefined) return undefined;
+  return plan.run === "controller" ? new Controller(world, plan, kind, name) : new Command(world, plan, kind, name);
+}
+
+function settingsOf({ plan, sabotage }: World): RunSettings {
+  const settings = { ...SETTINGS, maxInFlight: plan.maxInFlight ?? SETTINGS.maxInFlight };
+  return sabotage?.settings?.(settings) ?? settings;
+}
+
+/** One `ksvm migrate` or `ksvm reencrypt` of one resource, in a process of its own. */
+class Command implements Program {
+  readonly process: SimProcess;
+  readonly plan: ProgramPlan;
+  readonly kind: KindPlan;
+  readonly #world: World;
+  readonly #interrupt = new AbortController();
+  #end: ProgramEnd | undefined;
+  #isUnclean = false;
+
+  constructor(world: World, plan: ProgramPlan, kind: KindPlan, name: string) {
+    this.#world = world;
+    this.plan = plan;
+    this.kind = kind;
+    this.process = new SimProcess(world.schedule, name);
+    this.process.onCrash(() => this.#over({ how: "crashed", text: "", failed: 0 }));
+    world.schedule.untilEnd(() => this.#interrupt.abort());
+    void this.#run();
+  }
+
+  get end(): ProgramEnd | undefined {
+    return this.#end;
+  }
+
+  get isAtRest(): boolean {
+    return this.#end !== undefined;
+  }
+
+  interrupt(): void {
+    this.#interrupt.abort(new KsvmError("Interrupted", "Interrupted by SIGINT"));
+  }
+
+  #over(end: ProgramEnd): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    this.#world.ended(this, end);
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#interrupt;
+    const reencrypts = this.plan.run === "reencrypt";
+    const { options, ...settings } = settingsOf(this.#world);
+    const { clock } = this.process;
+    const client = this.#world.cluster.clientOf(this.process);
+    const seen = new SeenServers(clock);
+    const run = assembleRun(
+      { ...settings, options: { ...options, ...(reencrypts ? REENCRYPT_OPTIONS : {}) }, client, clock, seen },
+      {
+        dryRun: false,
+        force: this.plan.force || reencrypts,
+        identity: `${this.process.name}_1`,
+        ...(reencrypts
+          ? { purpose: "ksvm reencrypt", encryption: new EncryptionEvidence({ isAssumed: false }) }
+          : { purpose: "ksvm migrate" }),
+        emit: (event) => this.#tell(event),
+        cleanupPatience: { ms: CLEANUP_MS, interrupted: signal },
+        signal,
+      },
+    );
+    const work = (): Promise<MigrationResult> =>
+      migrateBesideInTree(run.context, resourceOf(this.kind), settings.webhookWaitMs);
+    let end: ProgramEnd;
+    try {
+      // As `ksvm reencrypt` watches API servers.
+      end = endOf(await (reencrypts ? seen.arrivals.during(client, work) : work()));
+    } catch (error) {
+      const isUnclean = error instanceof KsvmError && error.code === "CleanupFailed";
+      end = { how: "failed", text: thrownText(this.#world, this.process, error), failed: 0, isUnclean };
+    }
+    await run.close();
+    this.#over({ ...end, isUnclean: end.isUnclean === true || this.#isUnclean });
+  }
+
+  #tell(event: MigrationEvent): void {
+    // It gave up; "Cannot remove … yet" says that it tries again.
+    this.#isUnclean ||=
+      event.type === "warning" && /^Cannot (lift the freeze of|remove \S+) "[^"]+": /.test(event.message);
+    if (event.type !== "progress") this.#world.tell(this.process.name, JSON.stringify(event));
+  }
+}
+
+function endOf({ counts, crd, encryption, failures, outcome }: MigrationResult): ProgramEnd {
+  const [first] = failures;
+  const text = first === undefined ? "" : `${first.name}: ${first.reason}`;
+  return { how: outcome as ProgramEnd["how"], text, failed: counts?.failed ?? 0, crd, encryption };
+}
+
+/** What only a mistake in the code throws, whatever the network answers. */
+const MISTAKES = [EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError] as const;
+
+/** The text of what a program logs, or ends with. It is a violation where only a mistake in the code throws it. */
+function thrownText(world: World, { name }: SimProcess, thrown: unknown): string {
+  const mistake = MISTAKES.find((type) => thrown instanceof type);
+  if (mistake !== undefined) world.violate(`mistake: ${name} threw a ${mistake.name}: ${messageOf(thrown)}`);
+  return messageOf(thrown);
+}
+
+/** The groups that the model has of its own: only those are looked after that a plan has a resource of. */
+const BUILT_IN_GROUPS = [
+  "",
+  "admissionregistration.k8s.io",
+  "apiextensions.k8s.io",
+  "apiregistration.k8s.io",
+  "apps",
+  "coordination.k8s.io",
+  "discovery.k8s.io",
+  "events.k8s.io",
+  "rbac.authorization.k8s.io",
+  "storage.k8s.io",
+];
+
+/** One replica of `ksvm controller` in a process of its own, that listens nowhere: others serve the webhook where there is one. */
+class Controller implements Program {
+  readonly process: SimProcess;
+  readonly plan: ProgramPlan;
+  readonly kind: KindPlan;
+  /** It works for as long as it runs. */
+  readonly isAtRest = true;
+  readonly #world: World;
+  readonly #stop = new AbortController();
+  #liveness: readonly HealthCheck[] = [];
+  #end: ProgramEnd | undefined;
+
+  constructor(world: World, plan: ProgramPlan, kind: KindPlan, name: string) {
+    this.#world = world;
+    this.plan = plan;
+    this.kind = kind;
+    this.process = new SimProcess(world.schedule, name);
+    this.process.onCrash(() => this.#over({ how: "crashed", text: "", failed: 0 }));
+    world.schedule.untilEnd(() => this.#stop.abort());
+    void this.#run();
+  }
+
+  get end(): ProgramEnd | undefined {
+    return this.#end;
+  }
+
+  interrupt(): void {
+    const { passed, report } = runChecks("livez", this.#liveness);
+    if (!passed) this.#world.violate(`controllers: /livez of ${this.process.name}: ${report}`);
+    this.process.reach(() => this.#stop.abort(new KsvmError("Interrupted", "Interrupted by SIGTERM")));
+  }
+
+  #over(end: ProgramEnd): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    this.#world.ended(this, end);
+  }
+
+  async #run(): Promise<void> {
+    const world = this.#world;
+    const err = (error: unknown): string => thrownText(world, this.process, error);
+    const write = (line: string): void => world.tell(this.process.name, line.slice(1, -2));
+    try {
+      await serve({
+        client: world.cluster.clientOf(this.process),
+        clock: this.process.clock,
+        metrics: new Metrics(),
+        logger: pino({ base: null, timestamp: false, serializers: { err } }, { write }),
+        settings: controllerSettings(settingsOf(world), this.plan.trigger ?? "on", world.plan.kinds),
+        identity: `${this.process.name}_1`,
+        signal: this.#stop.signal,
+        machine: this.#machine(),
+      });
+      this.#over({ how: "stopped", text: "", failed: 0 });
+    } catch (error) {
+      this.#over({ how: "failed", text: thrownText(world, this.process, error), failed: 0 });
+    }
+  }
+
+  #machine(): MachineParts {
+    return {
+      startHealth: ({ liveness }) => {
+        this.#liveness = liveness;
+        return Promise.resolve({ url: "http://sim", close: () => Promise.resolve() });
+      },
+      openWebhook: () => ({
+        ready: () => undefined,
+        run: (signal) => new Promise((resolve) => signal.addEventListener("abort", () => resolve(), { once: true })),
+      }),
+    };
+  }
+}
+
+/** What `ksvm controller` has by default; the webhook and its certificate are the business of others. */
+function controllerSettings(runs: RunSettings, trigger: "on" | "off", kinds: readonly KindPlan[]): ControllerSettings {
+  const lookedAfter = new Set(kinds.map(groupOf));
+  const excludedGroups = BUILT_IN_GROUPS.filter((group) => !lookedAfter.has(group));
+  const { concurrentMigrations, finishedMigrationsLimit, certDir, healthHost, healthPort, webhookHost, webhookPort } =
+    CONTROLLER_DEFAULTS;
+  return {
+    namespace: SYSTEM_NAMESPACE,
+    webhook: { host: webhookHost, port: webhookPort, certificates: "files", certDir, drainMs: 15_000 },
+    certificates: {
+      namespace: SYSTEM_NAMESPACE,
+      service: WEBHOOK_SERVICE,
+      clusterDomain: "cluster.local",
+      extraNames: [],
+      caLifetimeMs: 86_400_000,
+      servingLifetimeMs: 86_400_000,
+      renewBefore: 0.5,
+      apiServerDwellMs: 1_000,
+      replicaDwellMs: 1_000,
+      secret: WEBHOOK_SECRET,
+      webhookConfiguration: WEBHOOK_NAME,
+      timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
+    },
+    health: { host: healthHost, port: healthPort },
+    runs: { ...runs, options: { ...runs.options, leaseNamespace: SYSTEM_NAMESPACE } },
+    concurrentMigrations,
+    finishedMigrationsLimit,
+    trigger: trigger === "on" ? { intervalMs: DEFAULT_INTERVAL_MS, excludedGroups } : undefined,
+  };
+}

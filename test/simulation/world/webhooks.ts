@@ -1,0 +1,104 @@
+import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
+import { freezeVerdict } from "../../../src/freeze/freeze-rule.ts";
+import { webhookConfigurationOf } from "../../../src/webhook/webhook-configuration.ts";
+import type { WebhookAnswer } from "../model/types.ts";
+import type { SimWebhook } from "./cluster.ts";
+
+// What the webhooks of simulated worlds answer: those of users, and ksvm's own.
+
+/** What a webhook of the simulation is asked about. */
+export interface ReviewedRequest {
+  readonly uid: string;
+  readonly name: string;
+  readonly operation: string;
+  readonly userInfo: { readonly username: string };
+  readonly object: {
+    readonly metadata: { readonly annotations?: Readonly<Record<string, string>> };
+    readonly spec?: Readonly<Record<string, unknown>>;
+  } | null;
+  readonly oldObject: unknown;
+}
+
+/** An admission webhook that answers with what `response` says, beside the uid. */
+export function admissionWebhook(response: (request: ReviewedRequest) => object): SimWebhook {
+  return async (body) => {
+    const { request } = JSON.parse(body) as { request: ReviewedRequest };
+    return reviewed(
+      { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" },
+      { uid: request.uid, ...response(request) },
+    );
+  };
+}
+
+/** Allows, and changes the object by a JSON patch. */
+export function mutation(patch: readonly object[]): object {
+  return { allowed: true, patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(patch)).toString("base64") };
+}
+
+interface ConversionRequest {
+  readonly uid: string;
+  readonly desiredAPIVersion: string;
+  readonly objects: readonly ConvertedObject[];
+}
+
+/** An object as a conversion webhook sees it. */
+export interface ConvertedObject {
+  readonly apiVersion: string;
+  readonly metadata: { readonly name: string };
+  readonly spec?: Readonly<Record<string, unknown>>;
+}
+
+/** A conversion webhook; `convert` makes of each object what it likes, and throws where it refuses. */
+export function conversionWebhook(convert: (object: ConvertedObject, apiVersion: string) => object): SimWebhook {
+  return async (body) => {
+    const { request } = JSON.parse(body) as { request: ConversionRequest };
+    const of = { apiVersion: "apiextensions.k8s.io/v1", kind: "ConversionReview" };
+    const { desiredAPIVersion, objects, uid } = request;
+    try {
+      const convertedObjects = objects.map((object) => convert(object, desiredAPIVersion));
+      return reviewed(of, { uid, result: { status: "Success" }, convertedObjects });
+    } catch (error) {
+      return reviewed(of, { uid, result: { status: "Failure", message: (error as Error).message } });
+    }
+  };
+}
+
+/** Changes the apiVersion, and a field that only its version has. */
+export const CONVERTER = conversionWebhook((object, apiVersion) => ({
+  ...object,
+  apiVersion,
+  spec: { ...object.spec, converted: apiVersion },
+}));
+
+function reviewed(of: object, response: object): WebhookAnswer {
+  return { status: 200, body: JSON.stringify({ ...of, response }) };
+}
+
+/** Never answers. */
+export function hang(): Promise<WebhookAnswer> {
+  return new Promise(() => undefined);
+}
+
+/** How a webhook fails. */
+export const BAD_ANSWERS: Readonly<Record<string, SimWebhook>> = {
+  hang,
+  reset: async () => ({ error: "read tcp: connection reset by peer" }),
+  error: async () => ({ status: 500, body: "it fails" }),
+  busy: async () => ({ status: 429, body: "" }),
+  html: async () => ({ status: 200, body: "<html></html>" }),
+  nothing: async () => ({ status: 200, body: "{}" }),
+  otherReview: async () =>
+    reviewed({ apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview" }, { uid: "other", allowed: true }),
+};
+
+/** Where API servers call the webhook of ksvm. */
+export const GUARD_URL = "https://ksvm-webhook.sim/validate";
+export const GUARD_CONFIGURATION = webhookConfigurationOf({ clientConfig: { url: GUARD_URL } });
+
+/** The webhook of ksvm, which decides by the rule of the freeze. */
+export const GUARD_WEBHOOK = admissionWebhook(({ object, oldObject }) => {
+  const [before, after] = [oldObject, object] as unknown as [CustomResourceDefinition, CustomResourceDefinition];
+  const verdict = freezeVerdict(before, after);
+  if (verdict.allowed) return { allowed: true };
+  return { allowed: false, status: { code: 403, reason: "Forbidden", message: verdict.message } };
+});
