@@ -40,8 +40,8 @@ test-long: $(TAP_BUILT) ## What takes hours: random seeds, long chaos, cert-mana
 SIMULATE_FLAGS = $(foreach name,$(1),$(if $($(name)),--$(subst _,-,$(shell echo $(name) | tr A-Z a-z)) '$($(name))'))
 
 .PHONY: simulate
-simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash follows from a seed (SEEDS=1000 FROM=1), or SEED=7 or PLAN=NAME with a trace
-	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN FROM SEEDS WORKERS)
+simulate: $(INSTALLED) ## Play simulated clusters, where every delay and crash follows from a seed (SEEDS=1000 FROM=1), or SEED=7 or PLAN=NAME with a trace; SABOTAGE=NAME breaks ksvm
+	@node test/simulation/main.ts $(call SIMULATE_FLAGS,SEED PLAN SABOTAGE FROM SEEDS WORKERS)
 
 .PHONY: conformance
 conformance: $(INSTALLED) ## Run the end-to-end test of kube-storage-version-migrator against ksvm (some 10 minutes; needs Go and KSVM_PEER_SOURCE=FOLDER)

@@ -1,11 +1,13 @@
 import { availableParallelism } from "node:os";
 import { parseArgs } from "node:util";
 import { type Play, type Played, play, playOfSeed, playSeeds, savedPlans } from "./runner.ts";
+import { sabotageNamed } from "./sabotages.ts";
+import type { Sabotage } from "./world/world.ts";
 
 // make simulate: plays one seed or plan with its trace (SEED=…, PLAN=…), or many seeds in worker processes (SEEDS=…, FROM=…), and says
-// which of them break something. Exit codes: 0 nothing broke, 1 something did, 2 wrong usage, 130 Ctrl-C.
+// which of them break something; with SABOTAGE=…, in the worlds of its aim. Exit codes: 0 nothing broke, 1 something did, 2 wrong usage, 130 Ctrl-C.
 
-const FLAGS = { seed: "", plan: "", from: "1", seeds: "1000", workers: `${availableParallelism()}` };
+const FLAGS = { seed: "", plan: "", sabotage: "", from: "1", seeds: "1000", workers: `${availableParallelism()}` };
 type Values = Record<keyof typeof FLAGS, string>;
 
 function valuesOf(args: readonly string[]): Values {
@@ -14,7 +16,7 @@ function valuesOf(args: readonly string[]): Values {
 }
 
 function numberOf(name: keyof Values, values: Values): number {
-  if (!/^\d{1,9}$/.test(values[name]))
+  if (!/^\d{1,10}$/.test(values[name]))
     throw new Error(`${name.toUpperCase()} has to be a whole number: "${values[name]}"`);
   return Number(values[name]);
 }
@@ -27,9 +29,9 @@ function planNamed(name: string): Play {
   return found;
 }
 
-async function playOne(one: Play): Promise<number> {
+async function playOne(one: Play, sabotage: Sabotage | undefined): Promise<number> {
   console.log(JSON.stringify(one.plan, undefined, 1));
-  const { elapsedMs, requests, trace, violations } = await play(one);
+  const { elapsedMs, requests, trace, violations } = await play(one, sabotage);
   console.log("The trace: seconds since the world was set up, the revision of etcd, who, what.");
   for (const line of trace) console.log(line);
   const minutes = Math.round(elapsedMs / 60_000);
@@ -38,7 +40,7 @@ async function playOne(one: Play): Promise<number> {
   return violations.length === 0 ? 0 : 1;
 }
 
-async function playMany(values: Values): Promise<number> {
+async function playMany(values: Values, sabotage: Sabotage | undefined): Promise<number> {
   const [from, count, workers] = [numberOf("from", values), numberOf("seeds", values), numberOf("workers", values)];
   const interrupt = new AbortController();
   process.once("SIGINT", () => interrupt.abort());
@@ -54,23 +56,25 @@ async function playMany(values: Values): Promise<number> {
     console.error(`${done} of ${count} seeds, ${(done / seconds()).toFixed(1)} a second, ${broken} broken`);
   };
   const seeds = Array.from({ length: count }, (_, index) => from + index);
-  await playSeeds(seeds, { workers, signal: interrupt.signal, onPlayed });
+  await playSeeds(seeds, { workers, sabotage, signal: interrupt.signal, onPlayed });
   console.log(`${done} seeds in ${seconds().toFixed(0)} s: ${broken} broken, ${requests} requests`);
   return interrupt.signal.aborted ? 130 : broken > 0 ? 1 : 0;
 }
 
 async function run(args: readonly string[]): Promise<number> {
   let one: Play | undefined;
+  let sabotage: Sabotage | undefined;
   let values: Values;
   try {
     values = valuesOf(args);
-    if (values.seed !== "") one = playOfSeed(numberOf("seed", values));
+    if (values.sabotage !== "") sabotage = sabotageNamed(values.sabotage);
+    if (values.seed !== "") one = playOfSeed(numberOf("seed", values), sabotage);
     if (values.plan !== "") one = planNamed(values.plan);
   } catch (error) {
     console.error((error as Error).message);
     return 2;
   }
-  return one === undefined ? playMany(values) : playOne(one);
+  return one === undefined ? playMany(values, sabotage) : playOne(one, sabotage);
 }
 
 process.exitCode = await run(process.argv.slice(2));

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { aimNamed } from "./aims.ts";
 import { planOf } from "./plan-of.ts";
 import type { Plan } from "./plan.ts";
-import type { Sabotage } from "./sabotages.ts";
+import type { Sabotage } from "./world/world.ts";
 import { simulate } from "./simulate.ts";
 
 // Plays seeds and plans: here, or in worker processes, each of which runs main.ts as well.
@@ -59,28 +59,29 @@ export async function play({ name, plan }: Play, sabotage?: Sabotage): Promise<P
   }
 }
 
-/**
- * Plays seeds in worker processes. One whose worker dies or hangs is broken.
- * @param onPlayed is told of each; its trace is left out
- */
+/** Plays seeds in worker processes. One whose worker dies or hangs is broken. */
 export async function playSeeds(
   seeds: Iterable<number>,
-  { workers, signal, onPlayed }: { workers: number; signal: AbortSignal; onPlayed: (played: Played) => void },
+  options: PlayOptions & { readonly workers: number },
 ): Promise<void> {
+  const { signal, workers } = options;
   const left = seeds[Symbol.iterator]();
   const lane = async (): Promise<void> => {
-    while (!signal.aborted && (await playInWorker(left, signal, onPlayed)) === "lost");
+    while (!signal.aborted && (await playInWorker(left, options)) === "lost");
   };
   await Promise.all(Array.from({ length: workers }, lane));
 }
 
+interface PlayOptions {
+  readonly sabotage: Sabotage | undefined;
+  readonly signal: AbortSignal;
+  /** Told of each; its trace is left out. */
+  readonly onPlayed: (played: Played) => void;
+}
+
 /** @returns whether the worker was lost, so that another one has to go on */
-function playInWorker(
-  seeds: Iterator<number>,
-  signal: AbortSignal,
-  onPlayed: (played: Played) => void,
-): Promise<"lost" | "done"> {
-  const child = fork(new URL("worker.ts", import.meta.url), {
+function playInWorker(seeds: Iterator<number>, { onPlayed, sabotage, signal }: PlayOptions): Promise<"lost" | "done"> {
+  const child = fork(new URL("worker.ts", import.meta.url), sabotage === undefined ? [] : [sabotage.name], {
     // A simulated cluster makes hundreds of megabytes of objects that live for a moment: so half of the time for garbage goes.
     execArgv: ["--min-semi-space-size=64", "--max-semi-space-size=64"],
     signal,

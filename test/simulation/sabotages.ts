@@ -1,25 +1,12 @@
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { CONTROLLER_LEASE } from "../../src/api/migration.ts";
-import type { RunSettings } from "../../src/migrator/assemble-run.ts";
 import type { ModelObject } from "./model/model-object.ts";
 import { resourcePathOf } from "./model/paths.ts";
 import type { ModelRequest } from "./model/types.ts";
-import type { Edge, TextAnswer } from "./world/network.ts";
-import type { World } from "./world/world.ts";
+import type { TextAnswer } from "./world/network.ts";
+import type { Sabotage, World } from "./world/world.ts";
 
-/**
- * Something that is broken about ksvm, at its edges: its options, and what it sends and understands. No source is changed. That the
- * simulation finds each of them shows what it is able to see.
- */
-export interface Sabotage {
-  readonly name: string;
-  /** The name of the aim of the worlds that it is played in. */
-  readonly aim: string;
-  /** Within so many seeds something breaks, from the first one on. */
-  readonly seeds: number;
-  readonly settings?: (settings: RunSettings) => RunSettings;
-  readonly edge?: (world: World) => Edge;
-}
+// That the simulation finds each of these shows what it is able to see. No source is changed.
 
 const CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const MERGE = "application/merge-patch+json";
@@ -54,6 +41,10 @@ function freed(answer: TextAnswer): TextAnswer {
   return edited(answer, ({ spec, ...lease }) => ({ ...lease, spec: { ...(spec as object), holderIdentity: "" } }));
 }
 
+function ofFirstGeneration(text: string): string {
+  return text.replaceAll(/"generation":\d+/g, '"generation":1');
+}
+
 /** The object of a request as etcd has it, as an API server shows it. */
 function shown({ cluster, plan }: World, { path }: ModelRequest): object {
   const { group = "", name = "", resource = "", version = "" } = resourcePathOf(path) ?? {};
@@ -69,7 +60,7 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "the prune has no precondition",
     aim: "there and back while the prune is on its way",
-    seeds: 1_000,
+    seeds: 20,
     edge: () => ({
       request(request) {
         const isPrune =
@@ -84,13 +75,13 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "late writes are not waited for",
     aim: "writes of the old version are under way, and the clock of an API server is wrong",
-    seeds: 1_000,
+    seeds: 40,
     settings: ({ options, ...settings }) => ({ ...settings, options: { ...options, settleMs: 1 } }),
   },
   {
     name: "a write that was refused counts as done",
     aim: "objects are denied while they are written",
-    seeds: 1_000,
+    seeds: 10,
     edge: (world) => ({
       answer: (request, answer) =>
         isWrite(world, request) && answer.status >= 400 ? done(shown(world, request)) : answer,
@@ -99,7 +90,7 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "a rewrite takes managedFields away",
     aim: "another run begins",
-    seeds: 1_000,
+    seeds: 5,
     edge: (world) => ({
       request(request) {
         if (!isWrite(world, request)) return request;
@@ -114,13 +105,13 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "the first API server proves the freeze for the others",
     aim: "the guard is in force late, and the network may fail",
-    seeds: 1_000,
+    seeds: 200,
     edge: () => ({ server: (request, server) => (isProof(request) ? firstOf(server) : server) }),
   },
   {
     name: "the first API server says for the others that they have converged",
     aim: "an API server is behind the change for longer than late writes are waited for",
-    seeds: 1_000,
+    seeds: 40,
     edge: () => ({
       server(request, server) {
         const { method, path } = request;
@@ -132,7 +123,7 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "one API server is all that there are",
     aim: "an API server hangs from before the change until after a run",
-    seeds: 1_000,
+    seeds: 40,
     edge: () => ({
       answer(request, answer) {
         const { path, query } = request;
@@ -149,7 +140,7 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "an object is gone whose write a webhook refused with 404",
     aim: "objects are denied while they are written",
-    seeds: 1_000,
+    seeds: 80,
     edge(world) {
       const gone = new Set<string>();
       return {
@@ -171,20 +162,17 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "the generation of a CRD never changes",
     aim: "there and back",
-    seeds: 1_000,
-    edge() {
-      const isCrd = ({ path }: ModelRequest): boolean => path.startsWith(CRD_PATH);
-      const first = (text: string): string => text.replaceAll(/"generation":\d+/g, '"generation":1');
-      return {
-        answer: (request, answer) => (isCrd(request) ? { ...answer, body: first(answer.body) } : answer),
-        event: (request, line) => (isCrd(request) ? first(line) : line),
-      };
-    },
+    seeds: 20,
+    edge: () => ({
+      answer: ({ path }, answer) =>
+        path.startsWith(CRD_PATH) ? { ...answer, body: ofFirstGeneration(answer.body) } : answer,
+      event: ({ path }, line) => (path.startsWith(CRD_PATH) ? ofFirstGeneration(line) : line),
+    }),
   },
   {
     name: "a freeze is not lifted",
     aim: "another run begins",
-    seeds: 20,
+    seeds: 5,
     edge: (world) => ({
       request(request) {
         const isUnfreeze = request.path.startsWith(CRD_PATH) && request.body.includes(`"${MIGRATING_ANNOTATION}":null`);
@@ -197,7 +185,7 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "the Lease of a run looks free",
     aim: "another run begins",
-    seeds: 1_000,
+    seeds: 10,
     edge: () => ({
       answer: ({ method, path }, answer) =>
         method === "GET" && path.includes("/leases/ksvm-migrate.") ? freed(answer) : answer,
@@ -206,10 +194,18 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "the Lease of the leader looks free",
     aim: "the leader ends, or stands still",
-    seeds: 1_000,
+    seeds: 10,
     edge: () => ({
       answer: ({ method, path }, answer) =>
         method === "GET" && path.endsWith(`/leases/${CONTROLLER_LEASE}`) ? freed(answer) : answer,
     }),
   },
 ];
+
+/** @throws {Error} where there is none of that name */
+export function sabotageNamed(name: string): Sabotage {
+  const found = SABOTAGES.find((one) => one.name === name);
+  if (found === undefined)
+    throw new Error(`there is no sabotage "${name}"; there are:\n${SABOTAGES.map((one) => one.name).join("\n")}`);
+  return found;
+}

@@ -2,8 +2,7 @@ import { actionSort } from "./actions/all.ts";
 import { CHECKS } from "./checks/all.ts";
 import type { Action, Plan } from "./plan.ts";
 import { startProgram } from "./programs.ts";
-import type { Sabotage } from "./sabotages.ts";
-import { World } from "./world/world.ts";
+import { type Sabotage, World } from "./world/world.ts";
 
 /** What a simulation showed. */
 export interface Outcome {

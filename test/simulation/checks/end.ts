@@ -75,9 +75,9 @@ async function finishControllers(world: World): Promise<void> {
   for (const { end, process } of replicas) {
     if (end?.how === "failed") violate(world, `controllers: ${process.name} ended: ${end.text}`);
   }
-  let written: string | undefined;
+  let written: string[] = [];
   cluster.etcd.onRevision(({ key }) => {
-    if (isByKsvm() && !key.startsWith("/registry/leases/") && !key.startsWith(STATES_PREFIX)) written ??= key;
+    if (isByKsvm() && !key.startsWith("/registry/leases/") && !key.startsWith(STATES_PREFIX)) written.push(key);
   });
   let looked: { revision: number; left: string | undefined } | undefined;
   const left = (): string | undefined => {
@@ -92,10 +92,11 @@ async function finishControllers(world: World): Promise<void> {
     await schedule.run(() => world.isBroken, CONTROLLED_MS / 6);
     await schedule.run(isOver, CONTROLLED_MS);
     const before = cluster.requests;
-    written = undefined;
+    written = [];
     await schedule.run(() => world.isBroken, IDLE_MS);
     const sent = cluster.requests - before;
-    if (written !== undefined) violate(world, `controllers: idle replicas wrote ${written}`);
+    const [first] = written;
+    if (first !== undefined) violate(world, `controllers: idle replicas wrote ${first}`);
     if (sent > (IDLE_REQUESTS * replicas.length * IDLE_MS) / 1_000) {
       violate(world, `load: ${replicas.length} idle replicas sent ${sent} requests in ${IDLE_MS / 1_000} s`);
     }
@@ -104,7 +105,8 @@ async function finishControllers(world: World): Promise<void> {
   const areOver = (): boolean => world.isBroken || replicas.every(({ end }) => end !== undefined);
   if (!(await schedule.run(areOver, STOP_MS))) violate(world, "liveness: a replica does not stop");
   for (const { end, process } of replicas) {
-    if (end?.how !== "stopped") violate(world, `controllers: ${process.name} ended: ${end?.how} ${end?.text}`);
+    if (end?.how !== "stopped")
+      violate(world, `controllers: ${process.name} ended: ${end?.how ?? "not"} ${end?.text ?? ""}`);
   }
 }
 

@@ -123,8 +123,6 @@ export function checkFreezes(world: World): void {
 /** When each process last sent a request for a CRD that got no good answer: without one a freeze cannot be taken off. */
 function unansweredOf({ cluster, schedule }: World): (process: string) => number {
   const sent = new Map<string, Map<ModelRequest, number>>();
-  const isNeeded = ({ path, query }: ModelRequest): boolean =>
-    path.startsWith(CRDS) && !query.has("watch") && !query.has("dryRun");
   cluster.onRequest((request) => {
     if (!isNeeded(request)) return;
     const open = sent.get(request.user) ?? new Map<ModelRequest, number>();
@@ -134,6 +132,11 @@ function unansweredOf({ cluster, schedule }: World): (process: string) => number
     if (status < 400) sent.get(request.user)?.delete(request);
   });
   return (process) => Math.max(Number.NEGATIVE_INFINITY, ...(sent.get(process)?.values() ?? []));
+}
+
+/** A run that proves its freeze is denied its dry-runs all the time. */
+function isNeeded({ path, query }: ModelRequest): boolean {
+  return path.startsWith(CRDS) && !query.has("watch") && !query.has("dryRun");
 }
 
 /** The process whose run has frozen a CRD. */

@@ -12,7 +12,9 @@ const LAST_MS = 120_000;
 export function checkLoad(world: World): () => Promise<void> {
   const counts = new Map<string, { minute: number; count: number }>();
   const endedAt = new Map<string, number>();
-  world.onEnd.push(({ process: { name } }) => endedAt.set(name, world.schedule.now));
+  world.onEnd.push(({ process: { name } }, { how }) => {
+    if (how !== "crashed") endedAt.set(name, world.schedule.now);
+  });
   world.cluster.onRequest(({ method, path, user }) => {
     const minute = Math.floor(world.schedule.now / MINUTE_MS);
     const seen = counts.get(user);

@@ -35,13 +35,14 @@ export function checkObjects(world: World): void {
 }
 
 function noteMissing({ before, isDeleted, object }: EtcdEntry, missing: Set<string>): void {
-  const versionsOf = ({ spec }: ModelObject): readonly string[] => {
-    const { group, versions } = spec as { group: string; versions: readonly { name: string }[] };
-    return versions.map(({ name }) => `${group}/${name}`);
-  };
   const has = isDeleted ? [] : versionsOf(object);
-  for (const version of before === undefined ? [] : versionsOf(before.object))
-    if (!has.includes(version)) missing.add(version);
+  const had = before === undefined ? [] : versionsOf(before.object);
+  for (const version of had) if (!has.includes(version)) missing.add(version);
+}
+
+function versionsOf({ spec }: ModelObject): readonly string[] {
+  const { group, versions } = spec as { group: string; versions: readonly { name: string }[] };
+  return versions.map(({ name }) => `${group}/${name}`);
 }
 
 function problemOf(

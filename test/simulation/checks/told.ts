@@ -115,8 +115,9 @@ function checkStates(world: World): void {
     const persisted = status?.persistedStorageVersionHashes ?? [UNKNOWN_HASH];
     const past = kind === undefined || kind.isBuiltIn === true ? undefined : pastOf(etcd, crdNameOf(kind));
     if (kind === undefined || past === undefined || persisted.includes(UNKNOWN_HASH) || hidden.has(past.uid)) return;
-    const isUnseen = (revision: number): boolean => (times[revision] ?? 0) >= schedule.now - LOOK_MS;
-    const unseen = past.states.find(({ revision }) => isUnseen(revision))?.revision ?? Number.POSITIVE_INFINITY;
+    const since = schedule.now - LOOK_MS;
+    const unseen =
+      past.states.find(({ revision }) => (times[revision] ?? 0) >= since)?.revision ?? Number.POSITIVE_INFINITY;
     const isListed = (version: string): boolean =>
       past.states.some(({ storedVersions }) => storedVersions.includes(version));
     for (const { key: of, modRevision, object: stored } of etcd.range(prefixOf(kind))) {

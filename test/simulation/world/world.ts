@@ -1,11 +1,12 @@
 import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
+import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
 import { collectionPath, CRDS, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
 import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
-import type { Sabotage } from "../sabotages.ts";
 import { currentWriter } from "./api-server.ts";
 import { SimCluster } from "./cluster.ts";
 import { buildOf, converterUrl, groupOf } from "./kinds.ts";
+import type { Edge } from "./network.ts";
 import type { SimProcess } from "./process.ts";
 import { oneOf, spread, type Streams, streamsOf } from "./random.ts";
 import { RequestTriggers } from "./requests.ts";
@@ -39,6 +40,17 @@ export interface ProgramEnd {
   readonly crd?: string | undefined;
   /** The digest of the encryption configuration that it speaks of. */
   readonly encryption?: string | undefined;
+}
+
+/** Something that is broken about ksvm, at its edges: its options, and what it sends and understands. */
+export interface Sabotage {
+  readonly name: string;
+  /** The name of the aim of the worlds that it is played in. */
+  readonly aim: string;
+  /** Within so many seeds something breaks, from the first one on. */
+  readonly seeds: number;
+  readonly settings?: (settings: RunSettings) => RunSettings;
+  readonly edge?: (world: World) => Edge;
 }
 
 /** What a {@link World} is made of. */
