@@ -17,13 +17,13 @@ export interface ApiResource {
   readonly storageVersionHash?: string;
 }
 
-/** The oldest Kubernetes with matchConditions and ValidatingAdmissionPolicy in v1. */
-export const OLDEST_SUPPORTED_MINOR = 30;
+/** The oldest Kubernetes that ksvm is tested with: five minor releases are supported. */
+export const OLDEST_SUPPORTED_MINOR = 32;
 
 /**
  * Reads the API server's version and refuses one that is too old.
  * @returns its `gitVersion`, such as `v1.36.3`
- * @throws {KsvmError} ServerUnsupported below Kubernetes 1.30; transport errors where it does not answer.
+ * @throws {KsvmError} ServerUnsupported below Kubernetes 1.32; transport errors where it does not answer.
  */
 export async function assertSupportedServer(
   transport: Transport,

@@ -9,7 +9,7 @@ const run = promisify(execFile);
 /**
  * Makes a Go module that builds another version of Kubernetes than go.mod beside this file: with the dependencies that
  * this version names itself, and its staging repositories as they were published with it.
- * @param kubernetes such as "v1.30.14"
+ * @param kubernetes such as "v1.32.9"
  * @param folder where modules are kept; one that is there already is used again
  * @returns the folder of the module
  * @throws {Error} with a one-line message where there is no such version
@@ -31,7 +31,7 @@ async function downloadGoMod(kubernetes: string): Promise<string> {
     return (JSON.parse(stdout) as { readonly GoMod: string }).GoMod;
   } catch (cause) {
     const text = `Cannot build Kubernetes ${kubernetes}: Go finds no module k8s.io/kubernetes@${kubernetes}`;
-    throw new Error(`${text}; expected KUBERNETES_VERSION to be a released version, such as 1.30.14`, { cause });
+    throw new Error(`${text}; expected KUBERNETES_VERSION to be a released version, such as 1.32.9`, { cause });
   }
 }
 

@@ -38,7 +38,7 @@ function askedVersion(): string | undefined {
   if (asked === "") return undefined;
   const version = /^v?(1\.\d+\.\d+)$/.exec(asked)?.[1];
   if (version === undefined) {
-    throw new Error(`Cannot build Kubernetes "${asked}": expected KUBERNETES_VERSION to be a version such as 1.30.14`);
+    throw new Error(`Cannot build Kubernetes "${asked}": expected KUBERNETES_VERSION to be a version such as 1.32.9`);
   }
   return `v${version}`;
 }

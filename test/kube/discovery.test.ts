@@ -4,15 +4,15 @@ import { apiVersionOf, collectionPath, groupVersionPath, objectPath } from "../.
 import { groupList, resourceList, sendJson, startServer } from "./local-server.ts";
 
 const versions: readonly [gitVersion: string, supported: boolean][] = [
-  ["v1.30.0", true],
+  ["v1.32.0", true],
   ["v1.36.3", true],
   ["v1.100.0", true],
   ["v2.0.0", true],
   ["1.31.2", true],
-  ["v1.30.4-gke.1348000", true],
+  ["v1.32.4-gke.1348000", true],
   ["v1.33.1-eks-1234567", true],
   ["v1.32.0+k3s1", true],
-  ["v1.30.0-alpha.1", true],
+  ["v1.32.0-alpha.1", true],
   ["v1.29.15", false],
   ["v1.3.0", false],
   ["v0.99.0", false],
@@ -41,7 +41,7 @@ for (const [name, body, found] of answers) {
     const server = await startServer(t, (_, response) => sendJson(response, 200, body));
     await t.rejects(assertSupportedServer(server.transport()), {
       code: "ServerUnsupported",
-      message: `Cannot work with ${server.url}: it runs ${found}, and 1.30 or newer is needed`,
+      message: `Cannot work with ${server.url}: it runs ${found}, and 1.32 or newer is needed`,
     });
   });
 }
