@@ -31,10 +31,10 @@ async function oneTurn({ api }: Cluster, turn: number, { crds, name }: LoadOptio
   const { group, resource } = scaleResource((turn * 7) % crds);
   const metadata = { annotations: { "scale.example.com/turn": String(turn) } };
   const condition = { type: "Succeeded", status: "True", lastUpdateTime: new Date().toISOString() };
-  const status = { conditions: [condition], queuePosition: null };
+  const status = { conditions: [condition] };
   const done = await Promise.allSettled([
     api.create(MIGRATIONS, newMigration(`${name}-${turn}`, (turn * 13) % crds)),
-    // From the front of the queue, so that all the others move up.
+    // From the front of the queue.
     api.patch(
       MIGRATIONS,
       { name: migrationName(turn) },

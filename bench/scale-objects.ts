@@ -107,8 +107,8 @@ function* crdEntries(text: string, kind: TestKind, uids: readonly string[]): Gen
   }
 }
 
-/** What a migration far back in the queue shows already, so that the controller need not write it. */
-const BEHIND = "more than 100 are before it in the queue";
+/** What a migration in the queue shows already, so that the controller need not write it. */
+const QUEUED = "waits for its turn";
 
 /** Makes migrations that are in the queue, by writing them to etcd as copies of one that an API server stored. */
 export async function addMigrations(cluster: Cluster, count: number, crds: number): Promise<void> {
@@ -120,7 +120,7 @@ export async function addMigrations(cluster: Cluster, count: number, crds: numbe
   const stored = JSON.parse(entry.value.toString()) as StorageVersionMigration;
   await api.delete(MIGRATIONS, { name });
   const lastUpdateTime = created.metadata.creationTimestamp ?? "";
-  const condition = { type: "Pending", status: "True", reason: "Queued", message: BEHIND, lastUpdateTime };
+  const condition = { type: "Pending", status: "True", reason: "Queued", message: QUEUED, lastUpdateTime };
   function* entries(): Generator<readonly [string, string]> {
     for (let index = 0; index < count; index++) {
       const metadata = { ...stored.metadata, name: migrationName(index), uid: randomUUID() };

@@ -77,8 +77,6 @@ export interface MigrationStatus {
   readonly counts?: MigrationCounts;
   /** "migrated of all", for the printer column. */
   readonly progress?: string;
-  /** 1 for the one that is next; only while it is Pending, and only near the front of the queue. */
-  readonly queuePosition?: number;
   /**
    * `uid/generation` of the CRD of a custom resource, when every object was proven to be in its storage version. Written
    * with the Succeeded condition.

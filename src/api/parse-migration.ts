@@ -140,7 +140,6 @@ function statusIn(value: unknown, onIgnored: OnIgnored): MigrationStatus | undef
     crd: read("crd", (one) => textIn(one, MAX_NAME_LENGTH)),
     progress: read("progress", progressIn),
     counts: read("counts", countsIn),
-    queuePosition: read("queuePosition", positionIn),
     startTime: read("startTime", timeIn),
     completionTime: read("completionTime", timeIn),
   });
@@ -153,10 +152,6 @@ function progressIn(value: unknown): string | undefined {
 
 function generationIn(value: unknown): number | undefined {
   return value === -1 ? value : countIn(value);
-}
-
-function positionIn(value: unknown): number | undefined {
-  return value === 0 ? undefined : countIn(value);
 }
 
 function countsIn(value: unknown): MigrationCounts | undefined {

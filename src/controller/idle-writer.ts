@@ -33,7 +33,7 @@ const WRITE_TIMEOUT_MS = 10_000;
 const REFUSED_AGAIN_MS = 60_000;
 
 /**
- * Writes the status of migrations that are not being carried out: their place in the queue, that they are suspended, and for
+ * Writes the status of migrations that are not being carried out: that they wait or are suspended, and for
  * kstatus what those that are over do not show.
  */
 export class IdleWriter {
@@ -155,11 +155,11 @@ export class IdleWriter {
 }
 
 /** One that was written since, or that has begun, says by a conflict that this is out of date. */
-function bodyOf({ migration, conditions, queuePosition }: IdleStatus): object {
+function bodyOf({ migration, conditions }: IdleStatus): object {
   const { generation, resourceVersion, uid } = migration;
   const observed = generation === undefined ? {} : { observedGeneration: generation };
   return {
     metadata: { uid, resourceVersion },
-    status: { ...observed, conditions, queuePosition: queuePosition ?? null },
+    status: { ...observed, conditions },
   };
 }

@@ -127,10 +127,8 @@ export class MigrationController {
   }
 
   #idleStatuses(): readonly IdleStatus[] {
-    const atWork = [...this.#jobs.atWork].map(([uid, { name }]) => [uid, name] as const);
-    const running = [...this.#jobs.atWork.values()].filter(({ slot }) => slot.isHeld).map(({ name }) => name);
     const now = new Date(this.#options.clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
-    return idleStatusesOf(this.#known.queue, { atWork: new Map(atWork), running, now });
+    return idleStatusesOf(this.#known.queue, { atWork: new Set(this.#jobs.atWork.keys()), now });
   }
 
   #next(): QueuedMigration | undefined {

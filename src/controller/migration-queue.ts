@@ -35,7 +35,6 @@ export interface QueuedMigration {
   readonly generation?: number;
   /** Whether kstatus reads of it what its state says. */
   readonly isShownToKstatus: boolean;
-  readonly queuePosition?: number;
   /** Where it is finished, and may be deleted. */
   readonly pastEnd?: PastEnd;
 }
@@ -43,7 +42,7 @@ export interface QueuedMigration {
 /** The part of a migration that its place in the queue depends on. */
 export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
   const { name, uid, resourceVersion, generation, creationTimestamp = "", annotations } = migration.metadata;
-  const { conditions = [], queuePosition } = migration.status ?? {};
+  const { conditions = [] } = migration.status ?? {};
   const isShown = isShownToKstatus(migration);
   const pastEnd = pastEndOf(migration);
   return {
@@ -60,15 +59,13 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
     conditions: isFinished(migration) && isShown ? [] : conditions.filter(({ type }) => !isOfKstatus(type)),
     isShownToKstatus: isShown,
     ...(generation === undefined ? {} : { generation }),
-    ...(queuePosition === undefined ? {} : { queuePosition }),
     ...(pastEnd === undefined ? {} : { pastEnd }),
   };
 }
 
 /**
  * All migrations that there are, and their order: those that ran before a restart, the oldest, low priority last. A change of
- * one costs comparisons in proportion to the logarithm of their number; one that suspends or resumes a migration, those of
- * its resource.
+ * one costs comparisons in proportion to the logarithm of their number.
  */
 export class MigrationQueue {
   readonly #byUid = new Map<string, QueuedMigration>();
@@ -78,18 +75,8 @@ export class MigrationQueue {
   readonly #suspended = new Map<string, Map<string, QueuedMigration>>();
   /** By resource: those that are to be begun. */
   readonly #due = new Map<string, SortedSet<QueuedMigration>>();
-  /** Those that are to be begun, of resources that no suspended migration holds. */
-  readonly #order: SortedSet<QueuedMigration>;
-  /** Of each of these resources the one that comes first. */
-  readonly #heads: SortedSet<QueuedMigration>;
-  readonly #compare: typeof inOrder;
-
-  /** @param compare for a test that counts */
-  constructor(compare: typeof inOrder = inOrder) {
-    this.#compare = compare;
-    this.#order = new SortedSet(compare);
-    this.#heads = new SortedSet(compare);
-  }
+  /** Of each resource that no suspended migration holds the one that comes first. */
+  readonly #heads = new SortedSet(inOrder);
 
   /** All of them, in no order. */
   [Symbol.iterator](): Iterator<QueuedMigration> {
@@ -139,12 +126,7 @@ export class MigrationQueue {
     return before;
   }
 
-  /** Those that are to be begun and that no suspended one holds back, in their order. */
-  inOrder(): Iterable<QueuedMigration> {
-    return this.#order;
-  }
-
-  /** The first of them whose resource is not being migrated. */
+  /** The first one to be begun whose resource is not being migrated. */
   next(atWork: ReadonlySet<string>): QueuedMigration | undefined {
     for (const migration of this.#heads) {
       // At most as many are passed over as there are at work.
@@ -176,33 +158,18 @@ export class MigrationQueue {
   }
 
   #update(resource = "", before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
-    const due = this.#due.get(resource) ?? new SortedSet(this.#compare);
+    const due = this.#due.get(resource) ?? new SortedSet(inOrder);
     const wasHeld = this.#suspended.has(resource);
     const headBefore = wasHeld ? undefined : due.first;
     this.#updateSuspended(resource, before, after);
     const isHeld = this.#suspended.has(resource);
-    if (wasHeld !== isHeld) {
-      this.#setHeld(due, isHeld);
-    }
-    for (const order of isHeld ? [due] : [due, this.#order]) {
-      replace(order, before, after);
-    }
+    replace(due, before, after);
     if (due.size === 0) {
       this.#due.delete(resource);
     } else {
       this.#due.set(resource, due);
     }
     this.#moveHead(headBefore, isHeld ? undefined : due.first);
-  }
-
-  #setHeld(due: Iterable<QueuedMigration>, isHeld: boolean): void {
-    for (const migration of due) {
-      if (isHeld) {
-        this.#order.delete(migration);
-      } else {
-        this.#order.add(migration);
-      }
-    }
   }
 
   #updateSuspended(resource: string, before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {

@@ -72,8 +72,7 @@ export function countsOf(counts: Readonly<Counts>): MigrationCounts {
 }
 
 /** A status to write: what is null is taken away. */
-export type StatusChange = Omit<MigrationStatus, "queuePosition" | "completionTime"> & {
-  readonly queuePosition?: number | null;
+export type StatusChange = Omit<MigrationStatus, "completionTime"> & {
   readonly completionTime?: string | null;
 };
 

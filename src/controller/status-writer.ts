@@ -52,8 +52,7 @@ export class StatusWriter {
     const now = this.#time();
     return this.#options.record.update((before) => ({
       ...before,
-      // It is not in the queue any more. One that is carried out again, as its user has cleared its conditions, is not over.
-      queuePosition: null,
+      // One that is carried out again, as its user has cleared its conditions, is not over.
       completionTime: null,
       startTime: before.startTime ?? now,
       conditions: conditionsIn(phase, before.conditions ?? [], now),
@@ -84,8 +83,6 @@ export class StatusWriter {
         return {
           ...before,
           ...report,
-          // One that ends before it began shows no place in the queue, either.
-          queuePosition: null,
           completionTime: before.completionTime ?? now,
           conditions: sent,
         };

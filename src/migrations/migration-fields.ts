@@ -56,7 +56,6 @@ export const MIGRATION_FIELDS: Projection = fields({
     },
     crd: { maxLength: MAX_ANNOTATION_LENGTH },
     progress: { maxLength: MAX_ANNOTATION_LENGTH },
-    queuePosition: "all",
     completionTime: "all",
   }),
 });

@@ -39,7 +39,6 @@ export interface MigrationLine {
   /** `uid/generation` of the CRD when ksvm had proven every object; missing where it has not. */
   readonly crd?: string;
   /** 1 for the one that is next. */
-  readonly queuePosition?: number;
   /** Why it is in this state, in one word. */
   readonly reason?: string;
   /** The same, with what there is to say of it. */
@@ -85,7 +84,6 @@ export function migrationLineOf(migration: StorageVersionMigration): MigrationLi
     ...(status.progress === undefined ? {} : { progress: status.progress }),
     ...(status.counts === undefined ? {} : { counts: status.counts }),
     ...(status.crd === undefined ? {} : { crd: status.crd }),
-    ...(status.queuePosition === undefined ? {} : { queuePosition: status.queuePosition }),
     ...(status.failures === undefined ? {} : { failures: status.failures }),
     ...whyOf(condition),
     ...createdOf(metadata),

@@ -64,7 +64,6 @@ const STATUS: MigrationStatus = {
   watermark: "17",
   counts: { migrated: 1, skipped: 2, failed: 3, remaining: 4 },
   progress: "6/10",
-  queuePosition: 1,
   failures: [{ namespace: "a", name: "b", reason: "c" }],
   startTime: "2026-01-01T00:00:00Z",
   completionTime: "2026-01-01T00:00:00Z",
@@ -132,10 +131,10 @@ function readEverywhere(migration: StorageVersionMigration, body: unknown): void
   assertPath(objectPath(STORAGE_STATES, { name: resourceNameOf(spec.resource) }), 6, body);
   const queued = queuedOf(migration);
   const others = [queued, { ...queued, uid: "2", name: "other" }];
-  const idle = { atWork: new Map<string, string>(), running: [], mark: undefined, now: NOW_TEXT };
+  const idle = { atWork: new Set<string>(), now: NOW_TEXT };
   const queue = new MigrationQueue();
   others.forEach((other) => queue.set(other));
-  [...queue.inOrder(), queue.next(new Set()), idleStatusesOf(queue, idle)].forEach(() => undefined);
+  [queue.next(new Set()), idleStatusesOf(queue, idle)].forEach(() => undefined);
   others.forEach(({ uid }) => queue.delete(uid));
   const conditions = conditionsIn({ type: "Running" }, status?.conditions ?? [], NOW_TEXT);
   if (conditions.filter(({ type }) => type === "Running").length !== 1) {

@@ -39,7 +39,6 @@ const STATUS: Required<MigrationStatus> = {
   watermark: "100",
   counts: { migrated: 1, skipped: 2, failed: 0, remaining: 0 },
   progress: "3/3",
-  queuePosition: 1,
   crd: "6f0d3a52-31a5-4b0c-8a5c-3f8f6a0b9a55/3",
   failures: [{ namespace: "default", name: "a", reason: "rejected" }],
   startTime: "2026-01-01T00:00:00Z",

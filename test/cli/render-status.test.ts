@@ -21,7 +21,7 @@ const LEASE = { lease: "ns/ksvm-controller", holder: "pod-1", renewed: "2026-01-
 const NOTHING: ClusterStatus = { controller: { state: "none" }, migrations: [], runs: [], freezes: [] };
 const STATUS: ClusterStatus = {
   controller: { ...LEASE, state: "alive" },
-  migrations: [RUNNING, { name: "q", resource: "q.b", controller: "ksvm", state: "Pending", queuePosition: 2 }],
+  migrations: [RUNNING, { name: "q", resource: "q.b", controller: "ksvm", state: "Pending" }],
   runs: [],
   freezes: [FREEZE, { crd: "gadgets.example.com" }],
 };

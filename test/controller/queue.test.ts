@@ -12,10 +12,6 @@ function takesFreezeOver(migrations: readonly QueuedMigration[], resource: strin
   return queueOf(migrations).takesFreezeOver(resource);
 }
 
-function namesOf(migrations: readonly QueuedMigration[]): readonly string[] {
-  return migrations.map(({ name }) => name);
-}
-
 await tap.test("MigrationQueue has those that ran first, then the oldest, those of low priority last", async (t) => {
   const migrations = [
     queued("low", { isLowPriority: true, created: "2025-01-01T00:00:00Z" }),
@@ -25,13 +21,11 @@ await tap.test("MigrationQueue has those that ran first, then the oldest, those 
     queued("waited", { state: "Waiting", created: "2026-03-01T00:00:00Z" }),
     queued("ran", { state: "Running", created: "2026-04-01T00:00:00Z", isLowPriority: true }),
   ];
-  t.same(
-    namesOf([...queueOf(migrations).inOrder()]),
-    ["ran", "a", "b", "young", "waited", "low"],
-    "one that waited has no precedence",
-  );
-  t.equal(nextOf(migrations, new Set())?.name, "ran");
-  t.equal(nextOf(migrations, new Set(["rans.example.com", "as.example.com"]))?.name, "b");
+  const begun = new Set<string>();
+  for (const name of ["ran", "a", "b", "young", "waited", "low"]) {
+    t.equal(nextOf(migrations, begun)?.name, name, "one that waited has no precedence");
+    begun.add(`${name}s.example.com`);
+  }
   t.equal(nextOf([], new Set()), undefined);
 });
 
@@ -99,7 +93,6 @@ await tap.test("MigrationQueue has the order that sorting everything would have,
     }
     if (step % 25 === 0) {
       const expected = byTheBook(known);
-      t.same(namesOf([...queue.inOrder()]), namesOf(expected));
       const busy = new Set(resources.filter(() => random() < 0.3));
       t.equal(
         queue.next(busy),

@@ -35,9 +35,9 @@ await tap.test("conditionsIn() keeps at most one end, and shows a wait before Ru
 });
 
 await tap.test(
-  "conditionsIn() shows that a migration is suspended before anything else, and drops its place in the queue",
+  "conditionsIn() shows that a migration is suspended before anything else, and drops that it waits",
   async (t) => {
-    const queued = conditionsIn({ type: "Pending", reason: "Queued", message: "number 2 in the queue" }, [], T1);
+    const queued = conditionsIn({ type: "Pending", reason: "Queued", message: "waits for its turn" }, [], T1);
     t.equal(stateOf(migrationWith(queued)), "Pending");
     const running = conditionsIn({ type: "Running" }, queued, T1);
     t.strictSame(running, [{ type: "Running", status: "True", lastUpdateTime: T1 }]);

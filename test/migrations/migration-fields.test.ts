@@ -41,7 +41,6 @@ const WHOLE = {
     ],
     crd: "uid/3",
     progress: "1/2",
-    queuePosition: 4,
     failures: [{ name: "o", reason: "r" }],
   },
 };

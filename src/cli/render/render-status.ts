@@ -68,13 +68,12 @@ function migrationsTable(migrations: readonly MigrationLine[], now: number): str
   if (migrations.length === 0) {
     return "no migrations";
   }
-  const header = ["NAME", "RESOURCE", "CONTROLLER", "STATE", "QUEUE", "PROGRESS", "FAILED", "AGE", "MESSAGE"];
+  const header = ["NAME", "RESOURCE", "CONTROLLER", "STATE", "PROGRESS", "FAILED", "AGE", "MESSAGE"];
   const rows = migrations.map((line) => [
     line.name,
     line.resource,
     line.controller,
     line.state,
-    String(line.queuePosition ?? "-"),
     line.progress ?? "-",
     String(line.counts?.failed ?? "-"),
     ageOf(line.created, now),
@@ -203,8 +202,7 @@ function describeMigration(line: MigrationLine | undefined): string {
   if (line === undefined) {
     return "deleted";
   }
-  const queue = line.queuePosition === undefined ? undefined : `${line.queuePosition} in the queue`;
-  return [line.state, queue, line.progress, line.message].filter((part) => part !== undefined).join(" ");
+  return [line.state, line.progress, line.message].filter((part) => part !== undefined).join(" ");
 }
 
 function describeFreeze(line: FreezeLine | undefined): string {

@@ -62,7 +62,6 @@ export const migrations: Scenario = {
       metadata: state,
       status: {
         startTime: TIME,
-        queuePosition: null,
         progress: "1/2",
         conditions: [{ type: "Running", status: "True", lastUpdateTime: TIME, reason, message: "some words" }],
       },
