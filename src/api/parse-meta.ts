@@ -34,7 +34,7 @@ const UNSAFE_IN_NAME = /[\p{C}\p{Zl}\p{Zp}/%]/u;
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/api/validation/path/name.go
  */
-export function isObjectName(name: string): boolean {
+function isObjectName(name: string): boolean {
   const isSegment = name !== "" && name !== "." && name !== "..";
   return isSegment && name.length <= MAX_NAME_LENGTH && !UNSAFE_IN_NAME.test(name);
 }

@@ -17,7 +17,7 @@ export type Instances = ReadonlyMap<string, string | undefined>;
  * Whether another process may have taken the place of one of `before`: they differ, or only one of both looks could tell.
  * Where neither could tell, that shows nothing.
  */
-export function isAnyReplaced(before: Instances, after: Instances): boolean {
+function isAnyReplaced(before: Instances, after: Instances): boolean {
   const differs = (server: string): boolean => !after.has(server) || after.get(server) !== before.get(server);
   return [...before.keys()].some(differs) || [...after.keys()].some((server) => !before.has(server));
 }

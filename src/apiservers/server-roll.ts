@@ -219,7 +219,7 @@ export class ServerRoll {
 }
 
 /** Why an API server behind one address was not found again, in words. `denial` is how the authorizer forbade /metrics. */
-export function notFoundAgain(found: {
+function notFoundAgain(found: {
   readonly server: string;
   readonly wanted: string;
   readonly tries: number;

@@ -22,7 +22,7 @@ export interface KeySource {
 const generateKeyPair = promisify<{ bits: number }, forge.pki.rsa.KeyPair>(forge.pki.rsa.generateKeyPair);
 
 /** Those of this machine. */
-export const SYSTEM_KEYS: KeySource = { generateKeyPair: () => generateKeyPair({ bits: 2048 }), randomBytes };
+const SYSTEM_KEYS: KeySource = { generateKeyPair: () => generateKeyPair({ bits: 2048 }), randomBytes };
 
 /** From when and for how long a certificate is valid, and with which keys it is made. */
 export interface Validity {

@@ -5,7 +5,7 @@ import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { WaitClock } from "./wait-clock.ts";
 
 /** The certificates are looked at this often, in milliseconds. */
-export const KEEP_INTERVAL_MS = 3_600_000;
+const KEEP_INTERVAL_MS = 3_600_000;
 /** A rotation under way is not looked at more often than this, in milliseconds. */
 const MIN_INTERVAL_MS = 5_000;
 

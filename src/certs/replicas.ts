@@ -57,7 +57,7 @@ export async function findReplicas(
 }
 
 /** The serving addresses of one slice; its only port is the webhook's. */
-export function addressesOf({ endpoints, ports }: EndpointSlice): readonly ReplicaAddress[] {
+function addressesOf({ endpoints, ports }: EndpointSlice): readonly ReplicaAddress[] {
   const port = ports?.[0]?.port;
   return (endpoints ?? [])
     .filter(({ conditions }) => conditions?.serving !== false)

@@ -30,7 +30,7 @@ const DENIED =
  * braces: the webhook fills them in here, the policy in CEL. They are one line, as a policy's message must be, and begin
  * with {@link FREEZE_REASON}, by which the proof of the freeze knows them.
  */
-export const DENIAL_TEMPLATES: Readonly<Record<FreezeMark, string>> = {
+const DENIAL_TEMPLATES: Readonly<Record<FreezeMark, string>> = {
   annotation:
     `${DENIED}wait until the migration ends and takes the annotation ${MIGRATING_ANNOTATION} off ` +
     `("ksvm status {crdName}" shows how far it is, the annotation ${OWNER_ANNOTATION} who migrates), or stop the ` +

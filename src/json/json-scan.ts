@@ -9,7 +9,7 @@ export const INVALID = -1;
 
 export const QUOTE = 0x22;
 export const COMMA = 0x2c;
-export const COLON = 0x3a;
+const COLON = 0x3a;
 export const BACKSLASH = 0x5c;
 export const OPEN_BRACKET = 0x5b;
 export const CLOSE_BRACKET = 0x5d;

@@ -35,7 +35,7 @@ export async function* boundedChunks(body: Readable, limitBytes: number): AsyncG
  * The whole body, in one piece.
  * @throws as {@link boundedChunks}.
  */
-export async function boundedBytes(body: Readable, limitBytes: number): Promise<Buffer> {
+async function boundedBytes(body: Readable, limitBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of boundedChunks(body, limitBytes)) {
     chunks.push(chunk);

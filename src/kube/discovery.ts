@@ -18,7 +18,7 @@ export interface ApiResource {
 }
 
 /** The oldest Kubernetes that ksvm is tested with: five minor releases are supported. */
-export const OLDEST_SUPPORTED_MINOR = 32;
+const OLDEST_SUPPORTED_MINOR = 32;
 
 /**
  * Reads the API server's version and refuses one that is too old.

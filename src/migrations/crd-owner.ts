@@ -11,7 +11,7 @@ import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
 
 /** The migrator's ClusterRole. Earlier versions of this program made it the owner of the migrations that they created. */
-export const MIGRATOR_CLUSTER_ROLE = "system:storage-migrator";
+const MIGRATOR_CLUSTER_ROLE = "system:storage-migrator";
 
 /** What {@link ownMigrationsByCrd} needs. */
 export interface CrdOwnerContext {
@@ -41,7 +41,7 @@ export function crdOwnerOf({ name, uid }: Pick<ObjectMeta, "name" | "uid">): Own
 }
 
 /** The owner references that a migration ought to have; `undefined` where it has them. Those of other clients stay. */
-export function ownersInPlaceOf(
+function ownersInPlaceOf(
   owners: readonly OwnerReference[],
   owner: OwnerReference,
 ): readonly OwnerReference[] | undefined {

@@ -31,7 +31,7 @@ import type { RunContext } from "./run-context.ts";
  * An API server that is behind serves the objects of a CRD that is deleted: a run that finds no CRD then, and one a moment later, knows nothing
  * of what the CRD lists.
  */
-export class ListedStorage implements ObjectReads {
+class ListedStorage implements ObjectReads {
   readonly #crdName: string;
   readonly #looks: CrdLooks;
   /** The version in which the run writes objects; `undefined` where no CRD may be there. */

@@ -79,7 +79,7 @@ export interface UnfrozenWork<T> {
  * Takes the Lease of the resource and does the work in attempts, waiting in between for what it got stuck on.
  * @throws as {@link migrateBuiltIn}; {KsvmError} OwnershipLost where the Lease is another's, or went back in time.
  */
-export async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>): Promise<T> {
+async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>): Promise<T> {
   const { crdName, resource } = unfrozen;
   const name = resourceNameOf(resource);
   const access = accessForRewrite(resource, context.options);

@@ -6,9 +6,6 @@ export type WebhookDecision = "allowed" | "denied" | "invalid";
 /** How a migration ended. */
 export type MigrationEnd = "Succeeded" | "Failed";
 
-/** What the trigger did once more: it read discovery, looked at a resource, or created a migration. */
-export type TriggerRetry = "discovery" | "look" | "migration";
-
 /** What happened to an object. */
 export type ObjectOutcome = "migrated" | "skipped" | "failed" | "retried";
 

@@ -85,7 +85,7 @@ function isFreezing({ type, status }: CrdCondition): boolean {
 }
 
 /** The freeze by the condition, where it is True. */
-export function conditionLineOf(
+function conditionLineOf(
   { metadata, status }: Pick<CustomResourceDefinition, "metadata" | "status">,
   inTree: readonly InTreeMigration[] | undefined,
 ): readonly FreezeLine[] {

@@ -145,7 +145,7 @@ async function findLeases(
 const ROUNDING_MS = 2_000;
 
 /** @param now milliseconds since the Unix epoch, by the clock of an API server */
-export function leaseLineOf(lease: Lease, now: number): LeaseLine {
+function leaseLineOf(lease: Lease, now: number): LeaseLine {
   const { name, namespace = "" } = lease.metadata;
   const [holder, renewed] = [holderOf(lease), renewedOf(lease)];
   const ageMs = now - Date.parse(renewed ?? "");

@@ -19,7 +19,7 @@ const FIRST_RETRY_MS = 60_000;
 const LAST_RETRY_MS = 6 * 3_600_000;
 
 /** Milliseconds between the end of the `attempt`th failed migration and the next one. */
-export function retryDelayMs(attempt: number): number {
+function retryDelayMs(attempt: number): number {
   return Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (attempt - 1));
 }
 

@@ -59,7 +59,7 @@ const CRD_PROJECTION: Projection = {
 };
 
 /** What {@link parseAdmissionReview} looks at of a review; see the checks below. */
-export const REVIEW_PROJECTION: Projection = {
+const REVIEW_PROJECTION: Projection = {
   fields: {
     apiVersion: "scalar",
     kind: "scalar",

@@ -6,7 +6,7 @@ import type { KubeObject } from "../kube/client.ts";
  * of them, so that replicas of two versions agree on which one is newer; a test pins what belongs to each generation. Versions
  * before the first one stamped nothing.
  */
-export const SHIPPED_GENERATION = 1;
+const SHIPPED_GENERATION = 1;
 
 /** The annotations of what this version ships. */
 export const STAMP: Readonly<Record<string, string>> = { [GENERATION_ANNOTATION]: String(SHIPPED_GENERATION) };

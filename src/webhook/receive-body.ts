@@ -19,7 +19,7 @@ export type ReceivedBody = (
 };
 
 /** Why no body came; `statusCode` is the HTTP status to answer. */
-export class BodyError extends Error {
+class BodyError extends Error {
   override readonly name = "BodyError";
   readonly statusCode: 400 | 408 | 413 | 503;
 

@@ -2,7 +2,6 @@ import tap from "tap";
 
 import {
   describeChanged,
-  describeCounts,
   describeFailures,
   describeResult,
   progressLine,
@@ -58,16 +57,6 @@ for (const [value, text] of results) {
     t.end();
   });
 }
-
-await tap.test("describeCounts() names what there is and nothing else", (t) => {
-  t.equal(describeCounts(undefined), "no objects");
-  t.equal(describeCounts(counts()), "no objects");
-  t.equal(
-    describeCounts(counts({ migrated: 7, current: 2, newer: 3, gone: 4, failed: 5, changed: 6, done: 21 })),
-    "7 rewritten (6 of them changed beyond their encoding), 2 already up to date, 3 written since the run began, 4 deleted during the run, 5 failed",
-  );
-  t.end();
-});
 
 await tap.test("describeFailures() and describeChanged() name objects and count those they do not name", (t) => {
   const failures = [{ namespace: "ns", name: "a", reason: "schema" }];

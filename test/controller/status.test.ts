@@ -1,12 +1,8 @@
 import tap from "tap";
 import { type StorageVersionMigration, isWholeRun, stateOf } from "../../src/api/migration.ts";
-import { MissingApiServer } from "../../src/apiservers/missing-api-server.ts";
-import { eventTextOf } from "../../src/controller/event-text.ts";
 import { dueOf } from "../../src/controller/expiry.ts";
-import { withProgramOfFlags } from "../../src/controller/flag-words.ts";
 import { conditionsIn, phaseAfter, progressOf, reportIn } from "../../src/controller/migration-status.ts";
 import { RunProgress } from "../../src/controller/run-progress.ts";
-import { verdictOf } from "../../src/controller/run-verdict.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
 import { Tally } from "../../src/migrator/rewrite/counts.ts";
 
@@ -190,30 +186,4 @@ await tap.test("dueOf() takes what has expired, and of each resource what ended 
   t.same(names(1), ["expired: expired", "b: beyond the limit", "a: beyond the limit"]);
   t.same(names(2), ["expired: expired", "a: beyond the limit"], "what has expired takes no place");
   t.same(names(3), ["expired: expired"]);
-});
-
-const apiServers = ["https://a", "https://b"];
-
-await tap.test("eventTextOf() speaks of the key where a migration re-encrypts", async (t) => {
-  t.same(eventTextOf({ type: "encryptingAlike", configuration: "sha256:1", apiServers }), {
-    type: "Normal",
-    reason: "EncryptingAlike",
-    message: "every API server encrypts with configuration sha256:1: https://a, https://b",
-  });
-  t.match(eventTextOf({ type: "converged", apiServers, concern: "key" }), {
-    message: "every API server shows the same storage version: https://a, https://b",
-  });
-  t.match(eventTextOf({ type: "converged", apiServers }), {
-    message: "every API server shows the storage version: https://a, https://b",
-  });
-});
-
-const WHOSE = /\(flags of "ksvm controller"\)$/;
-
-await tap.test("the user of a migration reads whose flags a message names", async (t) => {
-  t.match(verdictOf(new MissingApiServer("apiserver-a does not answer")).message, WHOSE);
-  const message = "no API server of --apiserver-endpoints is that of the identity Lease a";
-  t.match(eventTextOf({ type: "warning", message })?.message, WHOSE);
-  const others = "it runs without --encryption-provider-config; run ksvm migrate --force";
-  t.equal(withProgramOfFlags(others), others, "flags of other programs and commands are named with them");
 });

@@ -379,16 +379,6 @@ await tap.test("rewriteObject() sends a merge patch when an apply would give the
   t.match(server.seen[1]?.body, { metadata: { uid: "uid-a", resourceVersion: "50" } });
 });
 
-await tap.test("rewriteObject() applies where that changes nothing of an object without managedFields", async (t) => {
-  const { server, outcome } = await rewrite(t, { patch: [BARE_WRITTEN, BARE_WRITTEN], metadata: BARE });
-  t.same(await outcome, { kind: "migrated", changed: false });
-  t.same(
-    server.seen.map(({ headers }) => headers["content-type"]),
-    [APPLY_PATCH, APPLY_PATCH],
-  );
-  t.equal(server.seen[1]?.query.get("dryRun"), null);
-});
-
 await tap.test("rewriteObject() falls back to a merge patch with uid and resourceVersion", async (t) => {
   // https://github.com/kubernetes/kubernetes/issues/111937
   const message = "request to convert CR to an invalid group/version: example.com/v0";
@@ -440,44 +430,6 @@ for (const [name, answer, othersProgress] of outages) {
     t.ok(clock.monotonic() >= 300_000);
   });
 }
-
-// Through the status subresource an API server does not look at the uid: the answer shows which object was written.
-const OF_ANOTHER = { uid: "uid-b", resourceVersion: "90" };
-
-await tap.test("rewriteObject() through the status takes an answer of another object for no proof", async (t) => {
-  const later = await rewrite(t, {
-    subresource: "status",
-    patch: [object({ uid: "uid-b", resourceVersion: "101" })],
-    list: [listed({}), listed({ uid: "uid-b", resourceVersion: "101" })],
-  });
-  t.same(await later.outcome, { kind: "gone" }, "a list shows that its name has another object, written since");
-  t.equal(later.server.seen[1]?.path, `${PATH}/status`);
-
-  const patch = [object(OF_ANOTHER), object({ ...OF_ANOTHER, resourceVersion: "101" })];
-  const older = await rewrite(t, { subresource: "status", patch, list: [listed({}), listed(OF_ANOTHER)] });
-  t.match(await older.outcome, { kind: "migrated" }, "one that is not shown to be newer is written itself");
-  const again = older.server.seen.findLast(({ method }) => method === "PATCH");
-  t.match(again?.body, { metadata: OF_ANOTHER });
-
-  const doubtful = await rewrite(t, { subresource: "status", patch: [object(OF_ANOTHER)], list: [listed({})] });
-  t.match(await doubtful.outcome, { kind: "failed", reason: /the answer to the write is of another object/ });
-});
-
-await tap.test(
-  "rewriteObject() says what can be done about values that are rejected, and about nothing else",
-  async (t) => {
-    const adviceOnRejection = "try another way";
-    const reasonOf = async (answer: Answer): Promise<unknown> => {
-      const outcome = await (await rewrite(t, { adviceOnRejection, patch: [answer], list: [listed({})] })).outcome;
-      return outcome.kind === "failed" ? outcome.reason : outcome;
-    };
-    t.equal(await reasonOf(status(422, { message: "spec.size: too large" })), "spec.size: too large; try another way");
-    const denial = 'admission webhook "a.b" denied the request: no';
-    t.equal(await reasonOf(status(403, { message: denial })), `${denial}; try another way`);
-    t.equal(await reasonOf(status(413, { message: "too large for etcd" })), "too large for etcd");
-    t.equal(await reasonOf(FORBIDDEN), FORBIDDEN_MESSAGE);
-  },
-);
 
 const LISTED: ListedObject = {
   name: "a",

@@ -1,6 +1,5 @@
 import * as fc from "fast-check";
 import tap from "tap";
-import { ApiError } from "../../src/kube/errors.ts";
 import { Limiter } from "../../src/retry/limiter.ts";
 import { Pacer } from "../../src/retry/pacer.ts";
 import { FakeClock } from "../fake-clock.ts";
@@ -130,25 +129,6 @@ await tap.test("Limiter allows at least one request and at most as many as it ma
 const NEVER = new AbortController().signal;
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-await tap.test("Pacer.forEach() does each item once, in order, with at most maxInFlight at a time", async (t) => {
-  const items = Array.from({ length: 50 }, (_, index) => index);
-  for (const maxInFlight of [1, 3, 100]) {
-    const pacer = new Pacer({ clock: new FakeClock(), maxInFlight, maxQps: Number.POSITIVE_INFINITY });
-    const begun: number[] = [];
-    let inFlight = 0;
-    let most = 0;
-    const work = async (item: number): Promise<void> => {
-      begun.push(item);
-      most = Math.max(most, ++inFlight);
-      await turn();
-      inFlight--;
-    };
-    await pacer.forEach(items, work, NEVER);
-    t.same(begun, items);
-    t.equal(most, Math.min(maxInFlight, items.length));
-  }
-});
-
 await tap.test("Pacer.forEach() spreads the starts evenly when maxQps is given, over several calls", async (t) => {
   const clock = new FakeClock();
   const pacer = new Pacer({ clock, maxInFlight: 1, maxQps: 4 });
@@ -172,40 +152,4 @@ await tap.test("Pacer.forEach() begins nothing after an error and throws it once
   };
   await t.rejects(pacer.forEach(["a", "b", "c", "d"], work, NEVER), failure);
   t.same(log, ["begin a", "begin b", "end b"]);
-});
-
-await tap.test("Pacer.forEach() throws the signal's reason and begins nothing more when it is aborted", async (t) => {
-  const abort = new AbortController();
-  const reason = new Error("stop");
-  for (const maxQps of [10, Number.POSITIVE_INFINITY]) {
-    const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps });
-    const begun: number[] = [];
-    const work = async (item: number): Promise<void> => {
-      begun.push(item);
-      abort.abort(reason);
-    };
-    await t.rejects(pacer.forEach([1, 2, 3], work, abort.signal), reason);
-    t.same(begun, maxQps === 10 ? [1] : []);
-  }
-});
-
-await tap.test("Pacer.aside() lets all others go on where a fifth of the requests fails", async (t) => {
-  const pacer = new Pacer({ clock: new FakeClock(), maxInFlight: 1, maxQps: Number.POSITIVE_INFINITY });
-  const waited = Promise.withResolvers<void>();
-  let done = 0;
-  const work = async (item: number): Promise<void> => {
-    if (item % 5 === 0) {
-      await pacer.observe(() => Promise.reject(new ApiError("GET /x", 503, {}))).catch(() => undefined);
-      await pacer.aside(() => waited.promise, NEVER);
-    }
-    await pacer.observe(() => Promise.resolve());
-    done++;
-  };
-  const items = Array.from({ length: 1_000 }, (_, index) => index);
-  const all = pacer.forEach(items, work, NEVER);
-  for (let turns = 0; turns < 3_000; turns++) await turn();
-  t.equal(done, 800, "two hundred wait");
-  waited.resolve();
-  await all;
-  t.equal(done, 1_000);
 });

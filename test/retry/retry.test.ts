@@ -163,17 +163,6 @@ await tap.test("RunBudget sums up what failures cost, and counts time once that 
   t.end();
 });
 
-await tap.test("RunBudget.brokenOff() asks for longer waits until there is progress", (t) => {
-  const budget = new RunBudget();
-  t.same(
-    Array.from({ length: 8 }, () => budget.brokenOff()),
-    [0, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000],
-  );
-  budget.advanced({ done: 1, watermark: "100" }, 1);
-  t.equal(budget.brokenOff(), 0);
-  t.end();
-});
-
 /** What ends `operation` of a retrier. */
 async function endOf(retrier: Retrier, operation: () => Promise<unknown>): Promise<unknown> {
   return retrier.run(operation, undefined).catch((error: unknown) => error);

@@ -288,34 +288,6 @@ await tap.test("decide() leaves a suspended migration alone, and creates no othe
 });
 
 await tap.test(
-  "decide() keeps a migration that is being stopped just now, and adopts it once it has been",
-  async (t) => {
-    const stopping = migration("Running", "A", { isSuspended: true });
-    const decision = decide(situation(builtIn("B"), state(["A"], "A"), [stopping]));
-    t.same(decision.remove, []);
-    t.equal(decision.create, undefined);
-    t.same(decision.disown, [stopping]);
-    t.same(decision.adopt, []);
-  },
-);
-
-await tap.test(
-  "decide() is not sure of a CRD whose storedVersions lists more than a finished migration left there",
-  async (t) => {
-    const observed = custom(crd(["v1", "v2"], { generation: 5 }));
-    const known = state(["#v1", "#v2"], "#v2", { crd: recordOf(["v1", "v2"], 3) });
-    const decision = decide(situation(observed, known, [migration("Succeeded", "#v2")]));
-    t.equal(decision.cause, "storedVersions");
-    t.equal(decision.status, undefined, "what is persisted stays");
-    t.same(names(decision.remove), ["Succeeded-#v2"]);
-    t.match(decision.create, { hash: "#v2", isForced: false });
-    const clean = custom(crd(["v2"], { generation: 5 }));
-    const since = migration("Succeeded", "#v2", { provenCrd: "crd-uid/5" });
-    t.equal(decide(situation(clean, known, [since])).cause, "completed");
-  },
-);
-
-await tap.test(
   "decide() begins again where storedVersions is not managed and the spec of the CRD changed",
   async (t) => {
     const facts = crd(["v1", "v2"], { generation: 5 });

@@ -84,22 +84,6 @@ await tap.test("startWebhookServer() starts without a certificate and serves onc
   t.equal(expiry, (certificate.expiresAt?.getTime() ?? 0) / 1_000);
 });
 
-await tap.test(
-  "ready() says what is lacking beside the certificate, and the server answers all the while",
-  async (t) => {
-    const state: { lacking: string | undefined } = { lacking: "the caBundle is empty" };
-    const { server } = await serve(t, { lacking: () => state.lacking });
-    const dispatcher = agentFor(t, first.caPem);
-    t.equal(server.ready(), "the caBundle is empty");
-    const answer = await request(`${server.url}/readyz`, { dispatcher });
-    t.equal(answer.statusCode, 503);
-    t.same(await answer.body.json(), { status: "the caBundle is empty" });
-    t.equal((await send(server, dispatcher)).statusCode, 200, "a review is answered all the same");
-    state.lacking = undefined;
-    t.equal(server.ready(), undefined);
-  },
-);
-
 await tap.test("startWebhookServer() takes a new certificate without dropping a connection", async (t) => {
   const { server, certificate } = await serve(t);
   const before = agentFor(t, first.caPem);

@@ -97,7 +97,7 @@ function wishFor(expectedConfig: string | undefined): ReencryptionWish {
 }
 
 /** The result in plain words. Subresources are only counted: there are more of them than of everything else. */
-export function describeInit(done: InitResult): readonly string[] {
+function describeInit(done: InitResult): readonly string[] {
   const { isDryRun = false, replaced, crds, deleted, migrations, skipped, unread } = done;
   if (isDryRun) {
     return describePreview(done);

@@ -8,14 +8,6 @@ const NANOSECOND_DIGITS = 6;
 
 const DURATION = /^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?$/;
 
-/** The name of a user, as the API server has it. @throws {InvalidValue} for what is none. */
-export function parseUserName(text: string): string {
-  if (!/^\S+$/.test(text)) {
-    throw new InvalidValue('the name of a user, such as "system:serviceaccount:NAMESPACE:NAME"');
-  }
-  return text;
-}
-
 /** Any text. */
 export function anyText(text: string): string {
   return text;

@@ -1,10 +1,10 @@
 import type { ObjectIdentity } from "../../kube/listed-object.ts";
 
 /** How many objects are kept for a second try. Beyond that the cause is not a hiccup, and memory stays bounded. */
-export const MAX_SET_ASIDE = 1_000;
+const MAX_SET_ASIDE = 1_000;
 
 /** How long an object is left alone before its second try, in milliseconds. */
-export const SECOND_TRY_AFTER_MS = 1_000;
+const SECOND_TRY_AFTER_MS = 1_000;
 
 /**
  * Objects that could not be rewritten, and are tried once more when all others are done: an admission webhook may have
