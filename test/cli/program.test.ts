@@ -38,7 +38,7 @@ const NOBODY = "http://127.0.0.1:1";
 
 await tap.test("Supported: runProgram() ends with 1 and one line when the API server is too old", async (t) => {
   // The oldest API server that the tests can start is newer.
-  const server = await startServer(t, (_, response) => sendJson(response, 200, { gitVersion: "v1.29.15" }));
+  const server = await startServer(t, (_, response) => sendJson(response, 200, { gitVersion: "v1.31.15" }));
   const widgets = "widgets.example.com";
   const commands = [["plan"], ["migrate", widgets], ["init"], ["status"], ["unfreeze", widgets]];
   for (const command of commands) {
@@ -46,7 +46,7 @@ await tap.test("Supported: runProgram() ends with 1 and one line when the API se
       code: 1,
       stdout: "",
       stderr:
-        `error: Cannot work with ${server.url}: it runs Kubernetes v1.29.15, and 1.30 or newer is needed ` +
+        `error: Cannot work with ${server.url}: it runs Kubernetes v1.31.15, and 1.32 or newer is needed ` +
         "[ServerUnsupported]\n",
     });
   }

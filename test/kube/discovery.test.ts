@@ -8,12 +8,12 @@ const versions: readonly [gitVersion: string, supported: boolean][] = [
   ["v1.36.3", true],
   ["v1.100.0", true],
   ["v2.0.0", true],
-  ["1.31.2", true],
+  ["1.32.2", true],
   ["v1.32.4-gke.1348000", true],
   ["v1.33.1-eks-1234567", true],
   ["v1.32.0+k3s1", true],
   ["v1.32.0-alpha.1", true],
-  ["v1.29.15", false],
+  ["v1.31.15", false],
   ["v1.3.0", false],
   ["v0.99.0", false],
   ["v1", false],
@@ -31,7 +31,7 @@ for (const [gitVersion, supported] of versions) {
 
 // A real API server is of one version only.
 const answers: readonly [name: string, body: unknown, found: string][] = [
-  ["is too old", { gitVersion: "v1.29.15" }, "Kubernetes v1.29.15"],
+  ["is too old", { gitVersion: "v1.31.15" }, "Kubernetes v1.31.15"],
   ["shows no version", {}, "no Kubernetes version"],
   ["shows null", null, "no Kubernetes version"],
 ];
