@@ -15,12 +15,12 @@ const NEEDS = [
     what: "it emulates 1.33 and 1.36",
   },
   {
-    files: "test/integration/{reencrypt-surge,shutdown-delay}.test.ts",
+    files: "test/integration/shutdown-delay.test.ts",
     minor: 35,
     what: "an API server that ends deletes its identity Lease",
   },
   {
-    files: "test/integration/reencrypt*.test.ts",
+    files: "test/{integration,long}/reencrypt*.test.ts",
     minor: 34,
     what: "API servers show which encryption configuration they use",
   },

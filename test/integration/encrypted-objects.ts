@@ -1,16 +1,14 @@
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import type { NewObject } from "../../src/kube/client.ts";
 import { MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
 import type { StoredObject } from "../control-plane/stored-value.ts";
-import { type Cluster, eventually } from "./cluster.ts";
+import type { Cluster } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 
 /** What the tests encrypt where they do not say. */
 export const ENCRYPTED = ["secrets", "configmaps", `*.${GROUP}`];
 /** A host name for each API server: it is what tells one from the other in their metrics. */
-const HOSTS = ["alpha", "beta"];
+const HOSTS = ["alpha", "beta", "gamma"];
 const SECRETS: Resource = { group: "", version: "v1", resource: "secrets" };
 const CONFIG_MAPS: Resource = { group: "", version: "v1", resource: "configmaps" };
 
@@ -156,29 +154,5 @@ export async function restartWith(
 ): Promise<void> {
   await Promise.all(
     indexes.map((index) => controlPlane.restartApiserver(index, optionsOf(index, keys, { resources }))),
-  );
-}
-
-/** Replaces the configuration file of an API server, which reads it within a minute. */
-export function replaceConfig({ controlPlane }: Cluster, index: number, keys: readonly string[]): void {
-  writeFileSync(join(controlPlane.dir, `encryption-${index}.yaml`), encryptionConfig(keys, ENCRYPTED));
-}
-
-/** The digest of the configuration that an API server shows. */
-export async function shownConfig({ controlPlane }: Cluster, index: number): Promise<string> {
-  const { body } = await controlPlane.request("/metrics", { apiserver: index });
-  return /last_config_info\{.*[{,]hash="([^"]+)"/.exec(String(body))?.[1] ?? "";
-}
-
-/** Waits until the API servers have read another configuration than these. */
-export async function untilReloaded(cluster: Cluster, before: readonly string[]): Promise<void> {
-  await eventually(
-    async () => {
-      const shown = await Promise.all(before.map((_, index) => shownConfig(cluster, index)));
-      return shown.every((hash, index) => hash !== "" && hash !== before[index]);
-    },
-    "every API server has read its new configuration",
-    180_000,
-    1_000,
   );
 }

@@ -3,7 +3,6 @@ import { optionsOf } from "./encrypted-objects.ts";
 
 /** Groups that an API server does without: each resource costs a command with `--all` some seconds. */
 const NOT_SERVED = [
-  "apps/v1",
   "autoscaling/v1",
   "autoscaling/v2",
   "batch/v1",
@@ -15,9 +14,9 @@ const NOT_SERVED = [
 /** The options of an API server that serves few resources, and encrypts Secrets and ConfigMaps unless others are named. */
 export function withFewResources(
   keys: readonly string[],
-  { resources = ["secrets", "configmaps"], ...how }: Parameters<typeof optionsOf>[2] = {},
+  { index = 0, resources = ["secrets", "configmaps"] }: { readonly index?: number; readonly resources?: string[] } = {},
 ) {
-  const options = optionsOf(0, keys, { resources, ...how });
+  const options = optionsOf(index, keys, { resources });
   const fewer = `--runtime-config=${NOT_SERVED.map((groupVersion) => `${groupVersion}=false`).join(",")}`;
   return { ...options, extraArgs: [...options.extraArgs, fewer] };
 }

@@ -7,7 +7,9 @@ export interface HeldEtcd {
   readonly url: string;
   /** Holds every request from now on. The connections stay alive: what is no request passes. */
   hold(): void;
-  /** Sends what was held, in its order. */
+  /** Whether a request with this text is held. */
+  holds(text: string): boolean;
+  /** Sends what was held, in its order, also of an API server that has ended since: it was on its way. */
   letGo(): void;
   /** Holds from now on what etcd tells those that watch keys with this text; nothing else. */
   holdWatches(of: string): void;
@@ -37,7 +39,6 @@ export async function holdableEtcd(t: Test, etcdUrl: string): Promise<HeldEtcd> 
     const upstream = connect(Number(new URL(etcdUrl).port), "127.0.0.1");
     const connection = new Connection(client, upstream, held);
     connections.add(connection);
-    client.on("close", () => connections.delete(connection));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.teardown(() => {
@@ -51,6 +52,7 @@ export async function holdableEtcd(t: Test, etcdUrl: string): Promise<HeldEtcd> 
     hold: () => {
       held.requests = true;
     },
+    holds: (text) => [...connections].some((connection) => connection.holds(text)),
     letGo: () => {
       held.requests = false;
       for (const connection of connections) {
@@ -87,9 +89,16 @@ class Connection {
     client.on("data", (chunk: Buffer) => asked.take(chunk));
     upstream.on("data", (chunk: Buffer) => told.take(chunk));
     for (const socket of [client, upstream]) {
-      socket.on("error", () => this.end());
-      socket.on("close", () => this.end());
+      // What follows it says whether the other end goes, too.
+      socket.on("error", () => undefined);
+      socket.on("close", () => {
+        if (this.#requests.length === 0) this.end();
+      });
     }
+  }
+
+  holds(text: string): boolean {
+    return this.#requests.some((frame) => frame.includes(text));
   }
 
   flush(): void {

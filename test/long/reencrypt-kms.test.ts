@@ -4,9 +4,9 @@ import { join } from "node:path";
 import t from "tap";
 import { kmsConfig, KMS_SOCKET, storedWithKms } from "../control-plane/encryption.ts";
 import { KmsPlugin } from "../kms-plugin/kms-plugin.ts";
-import { balance } from "./balancer.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { ENCRYPTED, EncryptedObjects, optionsOf } from "./encrypted-objects.ts";
+import { balance } from "../integration/balancer.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { ENCRYPTED, EncryptedObjects, optionsOf } from "../integration/encrypted-objects.ts";
 
 const OBJECTS = 10;
 const ALL = OBJECTS * 3;

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import type { StoredObject } from "../control-plane/stored-value.ts";
-import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { LEASES } from "../../src/kube/resources.ts";
 import type { Lease } from "../../src/api/lease.ts";
 import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
@@ -10,14 +10,14 @@ import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { rejectUpdatesOf } from "../integration/reject-updates.ts";
 import { KeyChecker } from "./key-checker.ts";
-import { KsvmProcess, resultOf } from "./ksvm-process.ts";
-import { Load } from "./load.ts";
-import { announcedSeed, between, IS_LONG, type Random, randomFrom } from "./random.ts";
+import { KsvmProcess, resultOf } from "../chaos/ksvm-process.ts";
+import { Load } from "../chaos/load.ts";
+import { announcedTestSeed, between, type Random, randomFrom } from "../chaos/random.ts";
 
-const seed = announcedSeed("keys-under-load.test.ts");
+const seed = announcedTestSeed("test/long/keys-under-load.test.ts");
 const random = randomFrom(seed);
-const ROTATIONS = IS_LONG ? 6 : 1;
-const OBJECTS = IS_LONG ? 300 : 120;
+const ROTATIONS = 6;
+const OBJECTS = 300;
 
 /** Keys in the order in which they were added. */
 const keys = ["key0"];
@@ -67,7 +67,6 @@ class Hinderer {
       await this.#untilUnderWay(run);
       await delay(between(this.#random, 0, 1_500), undefined, { signal }).catch(() => undefined);
       this.kills += (await run.kill()).code === null ? 1 : 0;
-      if (!IS_LONG) await hurryLease(this.#kind);
     }
   }
 
@@ -79,13 +78,6 @@ class Hinderer {
     while (!over.aborted && !(await hasCheckpoint(this.#kind))) await delay(50);
     while (!over.aborted && !run.lines.some(({ type }) => type === "progress")) await delay(50);
   }
-}
-
-/** Makes a dead run's Lease a short one: the short version has no time to wait until it expires. */
-async function hurryLease({ name }: TestKind): Promise<void> {
-  const ref = { namespace: "kube-system", name: leaseNameOf(name) };
-  const patch = { type: MERGE_PATCH, body: { spec: { leaseDurationSeconds: 1 } } };
-  await api.patch(LEASES, ref, patch).catch(() => undefined);
 }
 
 async function hasCheckpoint({ name }: TestKind): Promise<boolean> {

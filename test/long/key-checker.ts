@@ -3,9 +3,9 @@ import type { Test } from "tap";
 import type { EtcdReader } from "../control-plane/etcd-reader.ts";
 import { typeMetaOf } from "../control-plane/stored-value.ts";
 import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
-import { watchChanges } from "./etcd-watch.ts";
-import { pauseMs } from "./soundness-checker.ts";
-import type { StoredChange } from "./stored-state.ts";
+import { watchChanges } from "../chaos/etcd-watch.ts";
+import { pauseMs } from "../chaos/soundness-checker.ts";
+import type { StoredChange } from "../chaos/stored-state.ts";
 
 /** A moment at which an object could not be read: an API server did not have its key. */
 export interface KeyBreach {
