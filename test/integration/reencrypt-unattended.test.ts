@@ -78,4 +78,3 @@ await t.test(
     t.ok(await objects.areReadable(), "every object can be read without the old key");
   },
 );
-    message: /is not "true", "false" or the SHA-256/,
