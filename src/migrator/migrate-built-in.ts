@@ -2,7 +2,6 @@ import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { ownerAnnotationOf } from "../api/owner.ts";
 import { messageOf } from "../errors.ts";
-import type { HolderContext } from "../freeze/freeze.ts";
 import { tryRemoveLeftovers } from "../freeze/leftovers.ts";
 import { accessForArrivals, accessForEncryption, accessForRewrite, assertAccess } from "./access-check.ts";
 import type { ServedResource } from "../resources/migratable.ts";
@@ -15,7 +14,6 @@ import { rewriteAll } from "./rewrite-all.ts";
 import { CRDS } from "../kube/resources.ts";
 import { ownStorageOf, SEE_API_SERVICES } from "./own-api.ts";
 import type { RunContext } from "./run-context.ts";
-import type { Fence } from "../kube/transport-options.ts";
 import { deferRelease, type RunLease } from "../lease/run-lease.ts";
 import { runUntilDone } from "./run-until-done.ts";
 import { StartAgain } from "../retry/start-again.ts";
@@ -25,76 +23,31 @@ import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
 
 /**
  * Rewrites every object of a built-in resource. There is no storedVersions to prune and no storage version that a user
- * could change, so nothing is frozen. What the run rests on is proven before the first list and again at the end.
+ * could change, so nothing is frozen. What the run rests on is proven before the first list and again at the end. It takes the Lease
+ * of the resource, and works in attempts, waiting in between for what it got stuck on.
  *
  * @param crd of a custom resource that is only rewritten: a change of its storage version is settled, too
- * @throws {KsvmError} NotConverged where the API servers disagree on the storage version; RetryBudgetExceeded.
+ * @throws {KsvmError} NotConverged where the API servers disagree on the storage version; RetryBudgetExceeded; OwnershipLost where the
+ *   Lease is another's, or went back in time.
  */
 export async function migrateBuiltIn(
   context: RunContext,
   resource: ServedResource,
   crd?: CustomResourceDefinition,
 ): Promise<MigrationResult> {
-  const crdName = crd?.metadata.name;
-  return await withoutFreeze(context, {
-    resource,
-    crdName,
-    work: new BuiltInRun(resource, crdName),
-    ...(crd === undefined ? {} : { first: (holder, lease) => liftOfDead(holder, lease, crd) }),
-  });
-}
-
-/** What a dead run with a freeze left. */
-async function liftOfDead(
-  holder: RunContext & HolderContext,
-  lease: string,
-  crd: CustomResourceDefinition,
-): Promise<void> {
-  const { name: crdName } = crd.metadata;
-  await tryRemoveLeftovers(holder, { crdName, lease, owner: ownerAnnotationOf(crd) }, (error) => {
-    const message = `Cannot lift the freeze of "${crdName}" that a dead run has left: ${messageOf(error)}`;
-    holder.emit({ type: "warning", message });
-  });
-}
-
-/** What is done to a resource that is not frozen. */
-export interface UnfrozenWork<T> {
-  readonly resource: ServedResource;
-  /** The CRD of a custom resource. */
-  readonly crdName: string | undefined;
-  /** Done once, with the Lease of this key, before the first attempt. @default nothing */
-  readonly first?: (holder: RunContext & HolderContext, lease: string) => Promise<void>;
-  readonly work: {
-    /**
-     * One attempt.
-     * @param fence awaited before each write: the Lease must be held
-     */
-    attempt(context: RunContext, fence: Fence): Promise<T>;
-    /** Called where what the attempt rested on did not last, and waited for. */
-    forget(): void | Promise<void>;
-  };
-}
-
-/**
- * Takes the Lease of the resource and does the work in attempts, waiting in between for what it got stuck on.
- * @throws as {@link migrateBuiltIn}; {KsvmError} OwnershipLost where the Lease is another's, or went back in time.
- */
-async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>): Promise<T> {
-  const { crdName, resource } = unfrozen;
   const name = resourceNameOf(resource);
-  const access = accessForRewrite(resource, context.options);
-  const isOwnMatter = crdName !== undefined || context.encryption !== undefined;
+  const isOwnMatter = crd !== undefined || context.encryption !== undefined;
   await assertAccess(context, name, {
     wanted: [
-      ...access,
+      ...accessForRewrite(resource, context.options),
       ...(isOwnMatter ? [SEE_API_SERVICES] : []),
       // To ask API servers whether they have followed it.
-      ...(crdName === undefined ? [] : [{ verb: "list", resource: CRDS, name: crdName }]),
+      ...(crd === undefined ? [] : [{ verb: "list", resource: CRDS, name: crd.metadata.name }]),
       ...accessForEncryption(context),
       ...accessForArrivals(context),
     ],
   });
-  if (crdName === undefined && context.encryption !== undefined) {
+  if (crd === undefined && context.encryption !== undefined) {
     // Before API servers are waited for, of which none stores it.
     await ownStorageOf(context, resource);
   }
@@ -104,21 +57,36 @@ async function withoutFreeze<T>(context: RunContext, unfrozen: UnfrozenWork<T>):
       const lease = await takeLease(watched, name);
       // Whatever this run saw of API servers: the next one waits for all late writes in any case, as nothing was frozen.
       deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
-      const held = watched.client.fencedBy(() => lease.confirm(watched.signal));
-      const renew = (): Promise<void> => lease.renew(watched.signal);
-      await unfrozen.first?.({ ...watched, client: held, renew }, lease.key);
-      return runAttempts({ ...unfrozen, context: watched, lease });
+      if (crd !== undefined) {
+        await liftOfDead(watched, lease, crd);
+      }
+      return runAttempts(watched, lease, { resource, crdName: crd?.metadata.name });
     });
   });
 }
 
-interface UnfrozenParts<T> extends UnfrozenWork<T> {
-  readonly context: RunContext;
-  readonly lease: RunLease;
+/** What a dead run with a freeze left. */
+async function liftOfDead(context: RunContext, lease: RunLease, crd: CustomResourceDefinition): Promise<void> {
+  const { client, emit, signal } = context;
+  const { name: crdName } = crd.metadata;
+  const holder = {
+    ...context,
+    client: client.fencedBy(() => lease.confirm(signal)),
+    renew: () => lease.renew(signal),
+  };
+  await tryRemoveLeftovers(holder, { crdName, lease: lease.key, owner: ownerAnnotationOf(crd) }, (error) => {
+    const message = `Cannot lift the freeze of "${crdName}" that a dead run has left: ${messageOf(error)}`;
+    emit({ type: "warning", message });
+  });
 }
 
-function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenParts<T>): Promise<T> {
+function runAttempts(
+  context: RunContext,
+  lease: RunLease,
+  { crdName, resource }: { readonly resource: ServedResource; readonly crdName: string | undefined },
+): Promise<MigrationResult> {
   const { client, options } = context;
+  const run = new BuiltInRun(resource, crdName);
   const probed = { resource, otherVersions: [], kind: resource.kind };
   return runUntilDone({
     context,
@@ -127,7 +95,7 @@ function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenPar
     maxFreezeIdleMs: options.maxFreezeIdleMs,
     attempt: async (attempt) => {
       const fence = (): Promise<void> => lease.confirm(attempt.signal, attempt.retrier);
-      const done = await work.attempt({ ...attempt, client: client.fencedBy(fence) }, fence);
+      const done = await run.attempt({ ...attempt, client: client.fencedBy(fence) }, fence);
       // Where etcd was restored from a backup since the last write, what was written is gone, and no write is left to tell.
       await lease.renew(attempt.signal, attempt.retrier);
       return done;
@@ -141,7 +109,7 @@ function runAttempts<T>({ context, lease, resource, crdName, work }: UnfrozenPar
           }),
     onError: async (error) => {
       if (error instanceof StartAgain) {
-        await work.forget();
+        run.forget();
       }
     },
   });

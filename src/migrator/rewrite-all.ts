@@ -15,7 +15,6 @@ export interface RewriteAllOptions {
   readonly resume?: ResumePoint | undefined;
   /** How far that one had listed, where `tally` goes on with its counts. @default at the first object */
   readonly position?: ListPosition | undefined;
-  readonly rewrite?: RewritePassOptions["rewrite"];
   /** Has managedFields converted, too. @default not */
   readonly conversion?: FieldsConversion | undefined;
   /** As `RewritePass` takes it. @default none */
@@ -31,7 +30,7 @@ export async function rewriteAll(
   resource: ServedResource,
   options: RewriteAllOptions,
 ): Promise<void> {
-  const { conversion, tally, position, resume, rewrite, onPage } = options;
+  const { conversion, tally, position, resume, onPage } = options;
   const report = (): void => context.emit({ type: "progress", counts: { ...tally.counts } });
   const pass = new RewritePass({
     ...context,
@@ -43,7 +42,6 @@ export async function rewriteAll(
     dryRun: context.options.dryRun,
     subresource: context.options.subresource,
     resume,
-    ...(rewrite === undefined ? {} : { rewrite }),
     ...conversion?.wayOfPass,
     position,
     tally,
