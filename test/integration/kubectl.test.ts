@@ -164,7 +164,7 @@ await t.test("F11: kubectl apply after the old version left the CRD", async (t) 
   await cluster.createCrd(kind, { storage: "v1alpha1" });
   for (const name of ["moved", "left"]) await succeed(t, apply, kind.object(name, "v1alpha1"));
   await cluster.setVersions(kind, { storage: "v1" });
-  await succeed(t, ["ksvm", "migrate", kind.name, "--managed-fields=keep"]);
+  await succeed(t, ["ksvm", "migrate", kind.name, "--standalone", "--settle=1s", "--managed-fields=keep"]);
   await succeed(t, apply, kind.object("moved", "v1"));
   await cluster.setVersions(kind, { storage: "v1", versions: ["v1"] });
   await cluster.waitForVersion(kind, "v1alpha1", false);
