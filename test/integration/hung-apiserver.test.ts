@@ -1,45 +1,28 @@
-import type { Lease } from "../../src/api/lease.ts";
-import t, { type Test } from "tap";
+import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { ApiClient } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/connect/config.ts";
-import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { Transport } from "../../src/kube/transport.ts";
+import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
-import { createMigration, installSystem, readMigration, startController, untilState } from "./controller-fixture.ts";
+import { startController } from "./controller.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { balanceRequests } from "./http-balancer.ts";
+import { createMigration, installSystem, readMigration, untilState } from "./migrations.ts";
+import { SLOW_FLAGS, SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 
-// Host names of their own, and so an identity Lease each.
-const cluster = await Cluster.start(t, {
-  apiservers: 2,
-  overrides: [{ hostname: "control-plane-1" }, { hostname: "control-plane-2" }],
-});
-const { api, controlPlane } = cluster;
+// Two API servers of which the second one hangs (SIGSTOP), is killed, or comes back otherwise.
+
+const KEYS = encryptionConfig(["new", "old"]);
+const HOSTS = [{ hostname: "alpha" }, { hostname: "beta" }];
+const cluster = await Cluster.start(t, { apiservers: 2, overrides: HOSTS, encryptionConfig: KEYS });
+const { controlPlane } = cluster;
 const [first, second] = controlPlane.apiservers;
-if (first === undefined || second === undefined) {
-  throw new Error("two API servers were asked for");
-}
+if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
 const BOTH = [first.url, second.url];
 t.teardown(() => second.resume());
+await installSystem(cluster);
 
-async function identityLeases(): Promise<readonly Lease[]> {
-  const labelSelector = "apiserver.kubernetes.io/identity=kube-apiserver";
-  return api.list<Lease>(LEASES, { namespace: "kube-system", labelSelector });
-}
-await eventually(async () => (await identityLeases()).length === 2, "each API server has an identity Lease");
-const lease = (await identityLeases()).find(
-  ({ metadata }) => metadata.labels?.["kubernetes.io/hostname"] === "control-plane-2",
-);
-if (lease === undefined) {
-  throw new Error("the Lease of the second API server was waited for");
-}
-const identity = lease.metadata.name;
-
-/** Runs ksvm through a load balancer that takes the second API server out while it hangs. */
-async function startWhileHung(t: Test, word: string, flags: readonly string[] = []) {
+/** The CRD of a kind changes its storage version while the second API server hangs, and a load balancer leaves that one out. */
+async function hang(t: Parameters<typeof balance>[0], word: string) {
   const kind = new TestKind(word);
   await cluster.createCrd(kind, { storage: "v1alpha1" });
   await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(5, "v1alpha1"));
@@ -47,158 +30,92 @@ async function startWhileHung(t: Test, word: string, flags: readonly string[] = 
   t.teardown(() => second?.resume());
   await cluster.setVersions(kind, { storage: "v1" });
   const balancer = await balance(t, controlPlane, BOTH.slice(0, 1));
-  let output = "";
-  const ended = cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig, ...flags], {
-    onStdout: (text) => {
-      output += text;
-    },
-  });
-  return { kind, balancer, ended, output: () => output };
+  const wakeUp = (): void => {
+    second?.resume();
+    balancer.use(BOTH);
+  };
+  return { kind, kubeconfig: balancer.kubeconfig, wakeUp };
 }
 
-await t.test("a hung API server with a live identity Lease is waited for, without a freeze, and named", async (t) => {
-  const { kind, balancer, ended, output } = await startWhileHung(t, "hung");
-  t.teardown(() => balancer.use(BOTH));
-  await eventually(async () => output().includes("ApiServerMissing"), "the run waits");
-  t.match(output(), `${identity} of host control-plane-2`);
-  t.match(output(), "1 of them answer", "the other one was told apart");
-  await new Promise((resolve) => setTimeout(resolve, 3_000));
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
+await t.test("a hung API server is waited for without a freeze, and named; then the run goes on", async (t) => {
+  const { kind, kubeconfig, wakeUp } = await hang(t, "hung");
+  let output = "";
+  const ended = cluster.migrate([kind.name, "--kubeconfig", kubeconfig], { onStdout: (text) => (output += text) });
+  await eventually(async () => /ApiServerMissing.*of host beta/.test(output), "the run waits, and names it");
+  const identity = /apiserver-\w+(?= of host beta)/.exec(output)?.[0] ?? "";
   t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
   await assertUnfrozen(t, cluster, kind);
-  second.resume();
-  balancer.use(BOTH);
+
+  const other = new TestKind("ignored");
+  await cluster.createStale(other, 5);
+  const ignoring = await cluster.migrate([other.name, "--kubeconfig", kubeconfig, "--ignore-apiserver", identity]);
+  t.equal(ignoring.code, 0, `--ignore-apiserver goes on without it: ${ignoring.stderr}`);
+
+  wakeUp();
   const run = await ended;
   t.equal(run.code, 0, run.stderr);
-  t.match(run.stdout, /\(sampled\)/);
   t.same(await cluster.storedAs(kind), { v1: 5 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test("--ignore-apiserver goes on without the API server of an identity Lease", async (t) => {
-  const { kind, ended } = await startWhileHung(t, "ignored", ["--ignore-apiserver", identity]);
-  const run = await ended;
-  t.equal(run.code, 0, run.stderr);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-});
-
-await t.test(
-  "--ignore-apiserver of an API server that lives: it is waited for, however short the run is",
-  async (t) => {
-    const kind = new TestKind("alive");
-    await cluster.createStale(kind, 1);
-    const balancer = await balance(t, controlPlane, BOTH.slice(0, 1));
-    const flags = ["--kubeconfig", balancer.kubeconfig, "--ignore-apiserver", identity];
-    let output = "";
-    const ended = cluster.migrate([kind.name, ...flags], { onStdout: (text) => (output += text) });
-    await eventually(async () => output.includes("ApiServerMissing"), "the run waits");
-    t.match(output, `${identity}: it was to be ignored, and has renewed its identity Lease since`);
-    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
-    balancer.use(BOTH);
-    const run = await ended;
-    t.equal(run.code, 0, run.stderr);
-  },
-);
-
-await t.test("HTTP load balancer: a connection that several API servers answer on is none of them", async (t) => {
-  let turn = 0;
-  const looks = new Map<number, number>();
-  // The first two looks of each connection are answered by one API server, as by chance; all else by each in turn.
-  const kubeconfig = await balanceRequests(t, controlPlane, (path, connection) => {
-    const look = path === "/metrics" ? (looks.get(connection) ?? 0) + 1 : 0;
-    looks.set(connection, look);
-    return look === 1 || look === 2 ? connection % 2 : turn++ % 2;
-  });
-  const kind = new TestKind("http");
-  await cluster.createStale(kind, 5);
-  const run = await cluster.migrate([kind.name, "--kubeconfig", kubeconfig]);
-  t.equal(run.code, 1, run.stdout);
-  t.match(run.stderr, /several answer on one connection, as behind an HTTP load balancer.*\[ApiServerMissing\]/);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
-  await assertUnfrozen(t, cluster, kind);
-  const named = await cluster.migrate([kind.name, "--apiserver-endpoints", BOTH.join(",")]);
-  t.equal(named.code, 0, named.stderr);
-});
-
-await t.test("a replaced control plane host is waited for until its identity Lease has expired", async (t) => {
-  const name = "apiserver-of-a-replaced-host";
-  const metadata = { name, namespace: "kube-system", labels: { "apiserver.kubernetes.io/identity": "kube-apiserver" } };
-  // In an hour's Lease all but a few seconds have passed.
-  const renewTime = new Date(Date.now() - 3_592_000).toISOString().replace("Z", "000Z");
-  const spec = { holderIdentity: name, leaseDurationSeconds: 3_600, renewTime };
-  await api.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec });
-  t.teardown(() => api.delete(LEASES, metadata).catch(() => undefined));
-  const kind = new TestKind("replaced");
-  await cluster.createStale(kind, 5);
-  const balancer = await balance(t, controlPlane, BOTH);
-  const run = await cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig]);
-  t.equal(run.code, 0, run.stderr);
-  t.match(run.stdout, /ApiServerMissing.*not renewed of late: apiserver-of-a-replaced-host for 35\d\d s/);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-});
-
-await t.test(
-  "an API server whose clock is two hours behind is waited for as long as it renews its Lease",
-  async (t) => {
-    const name = "apiserver-with-a-slow-clock";
-    const metadata = {
-      name,
-      namespace: "kube-system",
-      labels: { "apiserver.kubernetes.io/identity": "kube-apiserver" },
-    };
-    const specNow = () => {
-      const renewTime = new Date(Date.now() - 7_200_000).toISOString().replace("Z", "000Z");
-      return { holderIdentity: name, leaseDurationSeconds: 3_600, renewTime };
-    };
-    await api.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec: specNow() });
-    t.teardown(() => api.delete(LEASES, metadata).catch(() => undefined));
-    // It stands for an API server: the clock of a real one is that of this machine.
-    const renewals = setInterval(() => {
-      api.patch(LEASES, metadata, { type: MERGE_PATCH, body: { spec: specNow() } }).catch(() => undefined);
-    }, 10_000);
-    t.teardown(() => clearInterval(renewals));
-    const kind = new TestKind("slowclock");
-    await cluster.createStale(kind, 5);
-    const balancer = await balance(t, controlPlane, BOTH);
-    let output = "";
-    const ended = cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig], {
-      onStdout: (text) => (output += text),
-    });
-    await eventually(async () => output.includes("ApiServerMissing"), "the run waits");
-    t.match(output, /apiserver-with-a-slow-clock.*seems to have expired; looking for \d+ s whether it is renewed/);
-    t.match(output, "3 identity Leases live");
-    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
-    clearInterval(renewals);
-    await api.delete(LEASES, metadata);
-    const run = await ended;
-    t.equal(run.code, 0, run.stderr);
-    t.same(await cluster.storedAs(kind), { v1: 5 });
-  },
-);
-
-await t.test("a migration waits for a hung API server with reason ApiServerMissing, and goes on", async (t) => {
-  await installSystem(cluster);
-  const balancer = await balance(t, controlPlane, BOTH.slice(0, 1));
-  const kind = new TestKind("controlled");
-  await cluster.createStale(kind, 5);
-  second.pause();
-  t.teardown(() => second.resume());
-  const transport = new Transport(loadKubeConfig({ kubeconfig: balancer.kubeconfig }));
-  t.teardown(() => transport.close());
-  startController(t, cluster, { guard: "policy", client: new ApiClient(transport) });
+await t.test("a migration waits for a hung API server with reason ApiServerMissing, others go on", async (t) => {
+  const { kind, kubeconfig, wakeUp } = await hang(t, "controlled");
+  await startController(t, cluster, { flags: ["--concurrent-migrations=1"], kubeconfig });
   const created = await createMigration(cluster, kind);
-  const waiting = await untilState(cluster, created, ["Waiting"], 120_000);
+  const waiting = await untilState(cluster, created, ["Waiting"]);
   const condition = waiting.status?.conditions?.find(({ type }) => type === "Waiting");
-  t.match(condition, { status: "True", reason: "ApiServerMissing", message: identity });
+  t.match(condition, { status: "True", reason: "ApiServerMissing", message: "of host beta" });
   await assertUnfrozen(t, cluster, kind);
-  const next = new TestKind("next");
-  await cluster.createCrd(next, { storage: "v1" });
-  const other = await createMigration(cluster, next);
-  await untilState(cluster, other, ["Succeeded"]);
+  const clean = new TestKind("clean");
+  await cluster.createCrd(clean, { storage: "v1" });
+  await untilState(cluster, await createMigration(cluster, clean), ["Succeeded"]);
   t.match((await readMigration(cluster, created)).status, { conditions: [{ type: "Waiting", status: "True" }] });
+  wakeUp();
+  await untilState(cluster, created, ["Succeeded"]);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+});
+
+await t.test("one that hangs in mid-run: the freeze is lifted, and the run goes on when it answers", async (t) => {
+  const kind = new TestKind("midrun");
+  const balancer = await balance(t, controlPlane, BOTH);
+  const run = await startSlowRun(cluster, kind, { flags: ["--kubeconfig", balancer.kubeconfig] });
+  second.pause();
+  balancer.use(BOTH.slice(0, 1));
+  await eventually(
+    async () => (await cluster.crd(kind)).metadata.annotations?.["ksvm.sigs.k8s.io/migrating"] === undefined,
+    "it is unfrozen",
+  );
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
   second.resume();
   balancer.use(BOTH);
-  await untilState(cluster, created, ["Succeeded"], 150_000);
+  const { code, stderr } = await run.ended;
+  t.equal(code, 0, stderr);
+  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+});
+
+await t.test("one that is killed and writes with another key for a while makes the run begin again", async (t) => {
+  const secret = (name: string): object & { metadata: object } => {
+    return { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default" } };
+  };
+  const secrets = { group: "", version: "v1", resource: "secrets" };
+  const names = Array.from({ length: SLOW_RUN_OBJECTS }, (_, index) => `secret${index}`);
+  await cluster.createObjects(secrets, names.map(secret));
+  let output = "";
+  const flags = ["--apiserver-endpoints", BOTH.join(), ...SLOW_FLAGS];
+  const ended = cluster.migrate(["secrets", ...flags], { onStdout: (text) => (output += text) });
+  await eventually(async () => /\d\d\/1\d\d/.test(output), "the run is under way");
+  await controlPlane.restartApiserver(1, { ...HOSTS[1], encryptionConfig: encryptionConfig(["old", "new"]) });
+  const late = { method: "POST", body: secret("aaa-late"), apiserver: 1 } as const;
+  const path = "/api/v1/namespaces/default/secrets";
+  await eventually(async () => (await controlPlane.request(path, late)).status === 201, "it serves again");
+  await controlPlane.restartApiserver(1, HOSTS[1]);
+  const { code, stderr, stdout } = await ended;
+  t.equal(code, 0, stderr);
+  t.match(stdout, /starting again/);
+  const stored = await controlPlane.stored.objectsUnder("/registry/secrets/default/");
+  t.equal(stored.length, SLOW_RUN_OBJECTS + 1);
+  t.same(new Set(stored.map(({ encryptedWith }) => encryptedWith)), new Set([storedWith("new")]));
 });

@@ -1,0 +1,122 @@
+import t, { type Test } from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
+import { LEASES } from "../../src/kube/resources.ts";
+import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
+import { balance } from "./balancer.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { TestKind } from "./crd-fixture.ts";
+import { balanceRequests } from "./http-balancer.ts";
+import { alone, parallel } from "./parallel.ts";
+import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
+
+// Two API servers that answer: which of them a run asks, and what it does where it cannot tell.
+
+const cluster = await Cluster.start(t, "pair");
+const { api, controlPlane } = cluster;
+const [first = "", second = ""] = controlPlane.apiservers.map(({ url }) => url);
+const BOTH = ["--apiserver-endpoints", `${first},${second}`];
+
+/** An identity Lease, as of an API server that nobody sees. It goes with the test. */
+async function addIdentityLease(t: Test, name: string): Promise<() => Promise<unknown>> {
+  const labels = { "apiserver.kubernetes.io/identity": "kube-apiserver" };
+  const metadata = { name, namespace: "kube-system", labels };
+  const renewTime = new Date().toISOString().replace("Z", "000Z");
+  const spec = { holderIdentity: `${name}_1`, leaseDurationSeconds: 3_600, renewTime };
+  await api.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec });
+  const remove = (): Promise<unknown> => api.delete(LEASES, metadata).catch(() => undefined);
+  t.teardown(remove);
+  return remove;
+}
+
+/** Neither frozen, nor rewritten, nor pruned. */
+async function assertUntouched(t: Test, kind: TestKind, objects: number): Promise<void> {
+  t.same(await cluster.storedAs(kind), { v1alpha1: objects }, "nothing is rewritten");
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
+  await assertUnfrozen(t, cluster, kind);
+}
+
+async function assertMigrated(t: Test, kind: TestKind, objects: number): Promise<void> {
+  t.same(await cluster.storedAs(kind), { v1: objects });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  await assertNoTraces(t, cluster, kind);
+}
+
+parallel("every API server that is named is asked", async (t) => {
+  const kind = new TestKind("both");
+  await cluster.createStale(kind, 5);
+  const run = await cluster.migrate([kind.name, ...BOTH]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(run.stdout, `proved the freeze on ${first}, ${second}`);
+  await assertMigrated(t, kind, 5);
+});
+
+parallel("one that is named and never answers ends the run with its name", async (t) => {
+  const kind = new TestKind("dead");
+  await cluster.createStale(kind, 5);
+  const dead = "https://127.0.0.1:1";
+  const run = await cluster.migrate([kind.name, "--apiserver-endpoints", `${first},${dead}`, "--proof-timeout", "2s"]);
+  t.equal(run.code, 1);
+  t.match(run.stderr, dead);
+  await assertUntouched(t, kind, 5);
+});
+
+parallel("behind a load balancer new connections find all of them, and the output says so", async (t) => {
+  const kind = new TestKind("balanced");
+  await cluster.createStale(kind, 5);
+  const balancer = await balance(t, controlPlane, [first, second]);
+  const run = await cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(run.stdout, /\(sampled\)/);
+  await assertMigrated(t, kind, 5);
+});
+
+parallel("a connection on which several API servers answer is none of them", async (t) => {
+  let turn = 0;
+  const looks = new Map<number, number>();
+  // The first two looks of each connection are answered by one API server, as by chance; all else by each in turn.
+  const kubeconfig = await balanceRequests(t, controlPlane, (path, connection) => {
+    const look = path === "/metrics" ? (looks.get(connection) ?? 0) + 1 : 0;
+    looks.set(connection, look);
+    return look === 1 || look === 2 ? connection % 2 : turn++ % 2;
+  });
+  const kind = new TestKind("http");
+  await cluster.createStale(kind, 5);
+  const run = await cluster.migrate([kind.name, "--kubeconfig", kubeconfig]);
+  t.equal(run.code, 1, run.stdout);
+  t.match(run.stderr, "[ApiServerMissing]");
+  await assertUntouched(t, kind, 5);
+  const named = await cluster.migrate([kind.name, ...BOTH]);
+  t.equal(named.code, 0, named.stderr);
+});
+
+alone("an identity Lease without an API server is waited for and named, until it is deleted", async (t) => {
+  const kind = new TestKind("replaced");
+  await cluster.createStale(kind, 5);
+  const remove = await addIdentityLease(t, "apiserver-of-a-replaced-host");
+  const balancer = await balance(t, controlPlane, [first, second]);
+  let output = "";
+  const ended = cluster.migrate([kind.name, "--kubeconfig", balancer.kubeconfig, "--convergence-timeout", "120s"], {
+    onStdout: (text) => (output += text),
+  });
+  await eventually(async () => output.includes("apiserver-of-a-replaced-host"), "the run waits");
+  await assertUntouched(t, kind, 5);
+  await remove();
+  const run = await ended;
+  t.equal(run.code, 0, run.stderr);
+  await assertMigrated(t, kind, 5);
+});
+
+alone("one that joins in mid-run makes the run begin again, and nothing seen before is believed", async (t) => {
+  const kind = new TestKind("joined");
+  const balancer = await balance(t, controlPlane, [first, second]);
+  const run = await startSlowRun(cluster, kind, { flags: ["--kubeconfig", balancer.kubeconfig] });
+  const remove = await addIdentityLease(t, "apiserver-that-joins");
+  await eventually(
+    async () => (await api.find(LEASES, { namespace: "kube-system", name: "apiserver-that-joins" })) !== undefined,
+    "it is there",
+  );
+  setTimeout(() => void remove(), 3_000);
+  const { code, stderr } = await run.ended;
+  t.equal(code, 0, stderr);
+  await assertMigrated(t, kind, SLOW_RUN_OBJECTS);
+});
