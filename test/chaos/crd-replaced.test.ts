@@ -2,10 +2,11 @@ import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { CRDS } from "../../src/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
-import { announcedSeed, between, IS_LONG, randomFrom } from "./random.ts";
+import { between, IS_LONG, randomFrom } from "./random.ts";
 import { Scenario } from "./scenario.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("crd-replaced.test.ts");
+const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const OBJECTS = 200;

@@ -3,10 +3,11 @@ import t, { type Test } from "tap";
 import { balance } from "../integration/balancer.ts";
 import { identityOfHost } from "./identity-lease.ts";
 import { HELD_WRITES, PausableServers } from "./pausable-servers.ts";
-import { announcedSeed, IS_LONG } from "./random.ts";
+import { IS_LONG } from "./random.ts";
 import { Scenario, type ScenarioOptions } from "./scenario.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("hung-from-start.test.ts");
+const seed = TEST_SEED;
 const REQUEST_TIMEOUT_S = 8;
 const HOST = "control-plane-2";
 // Host names of their own, and so an identity Lease each: by these alone the second one is known.

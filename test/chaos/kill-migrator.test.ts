@@ -4,10 +4,11 @@ import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import type { KsvmLine } from "./ksvm-process.ts";
-import { announcedSeed, between, IS_LONG, pick, type Random, randomFrom } from "./random.ts";
+import { between, IS_LONG, pick, type Random, randomFrom } from "./random.ts";
 import { Scenario } from "./scenario.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("kill-migrator.test.ts");
+const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const KILLS = IS_LONG ? 20 : 3;
 const OBJECTS = IS_LONG ? 300 : 200;

@@ -3,11 +3,12 @@ import { Cluster, eventually } from "../integration/cluster.ts";
 import type { TestKind } from "../integration/crd-fixture.ts";
 import { raceDiscovery, untilDiscoveryShows } from "./discovery-race.ts";
 import type { KsvmEnd } from "./ksvm-process.ts";
-import { announcedSeed, IS_LONG } from "./random.ts";
+import { IS_LONG } from "./random.ts";
 import { Scenario, type ScenarioOptions } from "./scenario.ts";
 import { holdCreates } from "./slow-creates.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("late-writes.test.ts");
+const seed = TEST_SEED;
 // A request may be under way for as long as the API server's --request-timeout; the settle time has to match it.
 const REQUEST_TIMEOUT_S = 30;
 /** A migration begins while they are held, on a slow machine, too. */

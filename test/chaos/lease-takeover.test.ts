@@ -7,10 +7,10 @@ import { CRDS } from "../../src/kube/resources.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { errorCodeOf, type KsvmLine } from "./ksvm-process.ts";
-import { announcedSeed } from "./random.ts";
 import { Scenario } from "./scenario.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("lease-takeover.test.ts");
+const seed = TEST_SEED;
 const cluster = await Cluster.start(t, { apiservers: 2 });
 const { controlPlane } = cluster;
 const [first, second] = controlPlane.apiservers;

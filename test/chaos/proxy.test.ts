@@ -3,10 +3,11 @@ import { Cluster } from "../integration/cluster.ts";
 import { ChaosProxy } from "./chaos-proxy.ts";
 import { disturbanceBy } from "./disturbance.ts";
 import { errorCodeOf } from "./ksvm-process.ts";
-import { announcedSeed, IS_LONG, randomFrom } from "./random.ts";
+import { IS_LONG, randomFrom } from "./random.ts";
 import { Scenario } from "./scenario.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("proxy.test.ts");
+const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const SHARE = 0.2;
 const ROUNDS = IS_LONG ? 3 : 1;

@@ -1,27 +1,8 @@
-import { randomInt } from "node:crypto";
-
 /** A number from 0 up to but not including 1; the same ones again from the same seed. */
 export type Random = () => number;
 
-/** Whether the long versions run: `make chaos` says so. */
+/** Whether the long versions run: `make test-long` says so. */
 export const IS_LONG = process.env["CHAOS"] === "long";
-
-/** `SEED`, or a new one. It is printed, so that what chance found can be done again. */
-export function announcedSeed(file: string): number {
-  return announced(`make chaos FILES=test/chaos/${file}`);
-}
-
-/** The same for a test that `make test` runs. */
-export function announcedTestSeed(path: string): number {
-  return announced(`node test/run-tests.ts ${path}`);
-}
-
-function announced(command: string): number {
-  const seed = Number(process.env["SEED"] ?? randomInt(2 ** 31));
-  // On standard error: standard output belongs to TAP.
-  console.error(`seed: SEED=${seed} ${command}`);
-  return seed;
-}
 
 /** mulberry32: small, and good enough to choose a moment or a victim. */
 export function randomFrom(seed: number): Random {

@@ -3,10 +3,11 @@ import t, { type Test } from "tap";
 import { readsOf } from "../control-plane/api-requests.ts";
 import type { ManagedProcess } from "../control-plane/control-plane.ts";
 import { Cluster } from "../integration/cluster.ts";
-import { announcedSeed, between, IS_LONG, randomFrom } from "./random.ts";
+import { between, IS_LONG, randomFrom } from "./random.ts";
 import { Scenario } from "./scenario.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("restart-servers.test.ts");
+const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const random = randomFrom(seed);
 const ROUNDS = IS_LONG ? 5 : 1;

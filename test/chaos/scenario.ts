@@ -25,7 +25,7 @@ export interface ScenarioOptions extends CheckerOptions {
   readonly beforeStorageChange?: (kind: TestKind) => Promise<void>;
 }
 
-const FLAGS = ["--settle", "1s", "--convergence-timeout", "60s", "--proof-timeout", "60s"];
+const FLAGS = ["--settle", "50ms", "--convergence-timeout", "60s", "--proof-timeout", "60s"];
 
 /**
  * A stale CRD with objects, others who write them, and a checker of S1: what every scenario does harm to.

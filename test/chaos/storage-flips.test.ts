@@ -5,11 +5,12 @@ import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/kube/res
 import { policyGuardOf } from "../../src/freeze/guard-install.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { errorCodeOf } from "./ksvm-process.ts";
-import { announcedSeed, IS_LONG } from "./random.ts";
+import { IS_LONG } from "./random.ts";
 import { Scenario } from "./scenario.ts";
 import { StorageFlipper } from "./storage-flipper.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("storage-flips.test.ts");
+const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const OBJECTS = 250;

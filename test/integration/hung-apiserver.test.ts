@@ -97,8 +97,8 @@ await t.test("one that hangs in mid-run: the freeze is lifted, and the run goes 
 });
 
 await t.test("one that is killed and writes with another key for a while makes the run begin again", async (t) => {
-  const secret = (name: string): object & { metadata: object } => {
-    return { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default" } };
+  const secret = (name: string) => {
+    return { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default" }, type: "Opaque" };
   };
   const secrets = { group: "", version: "v1", resource: "secrets" };
   const names = Array.from({ length: SLOW_RUN_OBJECTS }, (_, index) => `secret${index}`);

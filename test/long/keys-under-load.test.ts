@@ -12,9 +12,10 @@ import { rejectUpdatesOf } from "../integration/reject-updates.ts";
 import { KeyChecker } from "./key-checker.ts";
 import { KsvmProcess, resultOf } from "../chaos/ksvm-process.ts";
 import { Load } from "../chaos/load.ts";
-import { announcedTestSeed, between, type Random, randomFrom } from "../chaos/random.ts";
+import { between, type Random, randomFrom } from "../chaos/random.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedTestSeed("test/long/keys-under-load.test.ts");
+const seed = TEST_SEED;
 const random = randomFrom(seed);
 const ROTATIONS = 6;
 const OBJECTS = 300;

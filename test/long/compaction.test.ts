@@ -1,12 +1,13 @@
 import t from "tap";
 import { isAtLeast } from "../control-plane/features.ts";
 import { Cluster } from "../integration/cluster.ts";
-import { ChaosProxy } from "./chaos-proxy.ts";
-import { resultOf } from "./ksvm-process.ts";
-import { announcedSeed, IS_LONG } from "./random.ts";
-import { Scenario } from "./scenario.ts";
+import { ChaosProxy } from "../chaos/chaos-proxy.ts";
+import { resultOf } from "../chaos/ksvm-process.ts";
+import { IS_LONG } from "../chaos/random.ts";
+import { Scenario } from "../chaos/scenario.ts";
+import { TEST_SEED } from "../seed.ts";
 
-const seed = announcedSeed("compaction.test.ts");
+const seed = TEST_SEED;
 const OBJECTS = IS_LONG ? 50_000 : 3_000;
 const INTERVAL_S = IS_LONG ? 10 : 1;
 // From snapshots of its own an API server serves pages that etcd has forgotten, and no token would expire.

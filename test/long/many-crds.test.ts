@@ -16,7 +16,7 @@ import {
   StorageChangeLoad,
   untilDenied,
 } from "../integration/storage-change-load.ts";
-import { IS_LONG } from "./random.ts";
+import { IS_LONG } from "../chaos/random.ts";
 
 /** How many CRDs there are, and how many of them are stale, or large. Half of the large ones are stale. */
 const CRDS_IN_ALL = IS_LONG ? 200 : 30;
