@@ -1,3 +1,4 @@
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { Writable } from "node:stream";
 import type { Test } from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
@@ -36,6 +37,8 @@ interface ControllerOptions {
   readonly flags?: readonly string[];
   /** The user that it acts as. @default the admin */
   readonly kubeconfig?: string;
+  /** What leads API servers to the replica that is ready, where there are several. @default they call this one */
+  readonly service?: WebhookService;
   /** What is waited for: nothing, that it serves, or that it also leads. @default "leading" */
   readonly until?: "started" | "ready" | "leading";
 }
@@ -97,9 +100,9 @@ interface Place {
   readonly webhookUrl: string;
 }
 
-async function prepare(cluster: Cluster, { flags = [], kubeconfig = cluster.kubeconfig }: ControllerOptions) {
+async function prepare(cluster: Cluster, { flags = [], kubeconfig = cluster.kubeconfig, service }: ControllerOptions) {
   const [healthPort = 0, webhookPort = 0] = await freePorts(2);
-  const webhookUrl = `https://127.0.0.1:${webhookPort}/validate`;
+  const webhookUrl = `https://127.0.0.1:${service?.port ?? webhookPort}/validate`;
   const known = {
     kubeconfig,
     "log-level": "info",
@@ -118,7 +121,8 @@ async function prepare(cluster: Cluster, { flags = [], kubeconfig = cluster.kube
   };
   const given = new Set(flags.map((flag) => flag.split("=")[0]));
   const own = Object.entries(known).filter(([flag]) => !given.has(`--${flag}`));
-  if (!flags.includes("--webhook=off")) await createWebhookConfiguration(cluster);
+  await createWebhookConfiguration(cluster);
+  service?.add(healthPort, webhookPort);
   const args = ["controller", ...own.map(([flag, value]) => `--${flag}=${value}`), ...flags];
   return { args, healthPort, webhookUrl };
 }
@@ -142,21 +146,66 @@ function shown(log: () => string, { healthPort, webhookUrl }: Place): Omit<Contr
     log,
     isLeading: () => log().lastIndexOf('"Started leading:') > log().lastIndexOf('"Stopped leading'),
     identity: () => /"identity":"([^"]+)"/.exec(log())?.[1] ?? "",
-    health: async (path) => {
-      try {
-        const answer = await fetch(`http://127.0.0.1:${healthPort}${path}`, { signal: AbortSignal.timeout(5_000) });
-        return { status: answer.status, text: await answer.text() };
-      } catch {
-        return { status: 0, text: "" };
-      }
-    },
+    health: (path) => askHealth(healthPort, path),
   };
+}
+
+/** What /livez, /readyz or /metrics answers at the port; status 0 where nothing answers within 5 s. */
+export async function askHealth(port: number, path: string) {
+  try {
+    const answer = await fetch(`http://127.0.0.1:${port}${path}`, { signal: AbortSignal.timeout(5_000) });
+    return { status: answer.status, text: await answer.text() };
+  } catch {
+    return { status: 0, text: "" };
+  }
 }
 
 async function untilStarted(controller: Controller, until: ControllerOptions["until"] = "leading"): Promise<void> {
   if (until === "started") return;
   await eventually(async () => (await controller.health("/readyz")).status === 200, "the controller is ready");
   if (until === "leading") await untilLeading(controller);
+}
+
+/** What a Service is to the replicas: a connection goes to one that is ready. Those that there are stay, as with a Service. */
+export class WebhookService {
+  readonly port: number;
+  readonly #replicas: { readonly healthPort: number; readonly webhookPort: number }[] = [];
+
+  private constructor(port: number) {
+    this.port = port;
+  }
+
+  /** Ends with the test. */
+  static async start(t: Test): Promise<WebhookService> {
+    const server = createServer((socket) => void service.#connect(socket));
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const service = new WebhookService((server.address() as AddressInfo).port);
+    t.teardown(() => server.close());
+    return service;
+  }
+
+  /** Sends connections to a replica while it is ready. */
+  add(healthPort: number, webhookPort: number): void {
+    this.#replicas.push({ healthPort, webhookPort });
+  }
+
+  async #connect(socket: Socket): Promise<void> {
+    socket.on("error", () => undefined);
+    const asked = this.#replicas.map(async ({ healthPort, webhookPort }) => {
+      const { status } = await askHealth(healthPort, "/readyz");
+      return status === 200 ? webhookPort : Promise.reject(new Error("not ready"));
+    });
+    // A replica that is paused does not hold the others up.
+    const port = await Promise.any(asked).catch(() => undefined);
+    if (port === undefined) {
+      socket.destroy();
+      return;
+    }
+    const upstream = connect(port, "127.0.0.1");
+    upstream.on("error", () => socket.destroy());
+    socket.on("close", () => upstream.destroy());
+    socket.pipe(upstream).pipe(socket);
+  }
 }
 
 /** Waits until it leads. */

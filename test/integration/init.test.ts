@@ -1,22 +1,25 @@
+// `ksvm init`: it creates the CRDs and one migration for each resource, whatever state the cluster is in.
 import t from "tap";
 import type { ObjectMeta } from "../../src/api/meta.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { CREATED_BY_LABEL } from "../../src/api/names.ts";
 import type { InitResult } from "../../src/initializer/initialize.ts";
-import { CLUSTER_ROLES, CRDS, DEPLOYMENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import { API_SERVICES, CRDS, DEPLOYMENTS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import { ChaosProxy } from "../chaos/chaos-proxy.ts";
+import type { Disturbance } from "../chaos/disturbance.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { migrationsOf } from "./migrations.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const MIGRATIONS_CRD = { name: "storageversionmigrations.migration.k8s.io" };
 
-async function init(...args: readonly string[]): Promise<InitResult> {
+/** Runs it to its end, whose result is missing where it failed. */
+async function init(...args: readonly string[]): Promise<{ readonly code: number; readonly result: InitResult }> {
   const { code, stdout, stderr } = await cluster.ksvm(["init", "--yes", "-o", "json", ...args]);
-  if (code !== 0) {
-    throw new Error(stderr);
-  }
-  return JSON.parse(stdout) as InitResult;
+  if (stdout === "") throw new Error(stderr);
+  return { code: code ?? -1, result: JSON.parse(stdout) as InitResult };
 }
 
 async function namesOfMigrations(): Promise<readonly string[]> {
@@ -24,149 +27,137 @@ async function namesOfMigrations(): Promise<readonly string[]> {
   return migrations.map(({ metadata }) => metadata.name).toSorted();
 }
 
+function names({ migrations }: InitResult): readonly string[] {
+  return migrations.map(({ name }) => name).toSorted();
+}
+
 function resources({ migrations }: InitResult): readonly string[] {
   return migrations.map(({ resource }) => resource).toSorted();
 }
 
-function names(result: InitResult): readonly string[] {
-  return result.migrations.map(({ name }) => name).toSorted();
-}
-
-/** As kube-storage-version-migrator ships it. */
-function originalMigrator(namespace: string) {
-  const labels = { app: "migrator" };
+await t.test("init refuses while another migrator is active, and with --replace removes it", async (t) => {
+  // As kube-storage-version-migrator ships it.
   const container = { name: "migrator", image: "storage-version-migration-migrator:v0.0.5", command: ["/migrator"] };
-  return {
+  const labels = { app: "migrator" };
+  const ref = { name: "migrator", namespace: "default" };
+  await api.create(DEPLOYMENTS, {
     apiVersion: "apps/v1",
     kind: "Deployment",
-    metadata: { name: "migrator", namespace, labels },
+    metadata: { ...ref, labels },
     spec: {
       selector: { matchLabels: labels },
       template: { metadata: { labels }, spec: { containers: [container] } },
     },
-  };
-}
+  });
+  t.match(await cluster.ksvm(["init"]), {
+    code: 1,
+    stdout: "",
+    stderr: /^error: .*Deployment "default\/migrator".* \[OtherMigratorActive\]\n$/,
+  });
+  t.equal(await api.find(CRDS, MIGRATIONS_CRD), undefined, "nothing was created");
 
-await t.test("init refuses while another migrator is active, and changes nothing", async (t) => {
-  await api.create(DEPLOYMENTS, originalMigrator("default"));
-  const { code, stdout, stderr } = await cluster.ksvm(["init"]);
-  t.equal(code, 1);
-  t.equal(stdout, "");
-  t.match(
-    stderr,
-    /^error: .* another migrator is active: Deployment "default\/migrator" \(it runs image ".*"\).* \[OtherMigratorActive\]\n$/,
-  );
-  t.equal(await api.find(CRDS, MIGRATIONS_CRD), undefined, "no CRD was created");
-});
-
-await t.test("init --replace removes the other migrator and creates one migration for each resource", async (t) => {
   const kind = new TestKind("custom");
   await cluster.createCrd(kind, { storage: "v1" });
   const { code, stdout, stderr } = await cluster.ksvm(["init", "--replace", "-y"]);
   t.equal(code, 0, stderr);
-  t.equal(await api.find(DEPLOYMENTS, { name: "migrator", namespace: "default" }), undefined);
+  t.equal(await api.find(DEPLOYMENTS, ref), undefined);
   t.match(stdout, /^removed Deployment "default\/migrator"\ncreated CustomResourceDefinition "storagestates/);
-  t.match(stdout, /left out "bindings": cannot be migrated: its API server does not offer list and patch\n/);
+  t.match(stdout, /left out "bindings": cannot be migrated/);
   t.match(stdout, /left out "events.events.k8s.io": shares its storage with "events"\n/);
 
   const migrations = await api.list<StorageVersionMigration>(MIGRATIONS);
-  t.match(stdout, new RegExp(`created ${migrations.length} migrations`));
-  const resources = migrations.map(({ spec }) => `${spec.resource.resource}.${spec.resource.group}`);
-  t.equal(new Set(resources).size, resources.length, "one for each resource");
+  const of = migrations.map(({ spec }) => `${spec.resource.resource}.${spec.resource.group}`);
+  t.equal(new Set(of).size, of.length, "one for each resource");
   for (const resource of ["secrets.", "deployments.apps", "events.", kind.name, MIGRATIONS_CRD.name]) {
-    t.ok(resources.includes(resource), resource);
+    t.ok(of.includes(resource), resource);
   }
-  const secrets = migrations.find(({ spec }) => spec.resource.resource === "secrets");
-  t.match(secrets?.metadata.name, /^secrets-/);
   const apps = migrations.find(({ spec }) => spec.resource.resource === "deployments");
   t.match(apps?.metadata.name, /^deployments\.apps-/);
+  t.equal(apps?.metadata.labels?.[CREATED_BY_LABEL], "init");
   const { uid } = (await api.get<{ metadata: ObjectMeta }>(CRDS, MIGRATIONS_CRD)).metadata;
   t.match(apps?.metadata.ownerReferences, [{ kind: "CustomResourceDefinition", ...MIGRATIONS_CRD, uid }]);
 });
 
-await t.test("init comes to the same when it runs again, and leaves migrations of others alone", async (t) => {
-  const before = await namesOfMigrations();
-  const own = await api.create<StorageVersionMigration>(MIGRATIONS, {
-    apiVersion: "migration.k8s.io/v1alpha1",
-    kind: "StorageVersionMigration",
-    metadata: { name: "by-a-user" },
-    spec: { resource: { version: "v1", resource: "secrets" } },
-  });
-  const again = await init();
-  t.same(again.crds, [
-    { name: "storagestates.migration.k8s.io", result: "unchanged" },
-    { name: MIGRATIONS_CRD.name, result: "unchanged" },
-  ]);
-  t.equal(again.deleted, before.length);
-  t.equal(again.migrations.length, before.length);
-  t.same(await namesOfMigrations(), [...names(again), own.metadata.name].toSorted());
-  t.notOk(names(again).some((name) => before.includes(name)));
-});
-
-await t.test("init --dry-run shows what init does, and changes nothing", async (t) => {
-  const before = await namesOfMigrations();
-  const shown = await init("--dry-run");
-  t.equal(shown.isDryRun, true);
-  t.same(await namesOfMigrations(), before);
-  const done = await init();
-  t.same(resources(shown), resources(done));
-  t.same({ ...shown, migrations: [], isDryRun: false }, { ...done, migrations: [], isDryRun: false });
-  const { stdout } = await cluster.ksvm(["init", "--dry-run"]);
-  t.match(stdout, new RegExp(`^would create ${done.migrations.length} migrations; nothing was changed$`, "m"));
-});
-
-await t.test("init deletes nothing without a confirmation", async (t) => {
-  const before = await namesOfMigrations();
-  const { code, stderr, stdout } = await cluster.ksvm(["init"]);
-  t.match({ code, stdout }, { code: 2, stdout: "" });
-  t.match(
-    stderr,
-    /^error: Cannot delete \d+ migrations of an earlier init, .*, without a confirmation, and there is no terminal to ask on: pass --yes \[Usage\]\n$/,
-  );
-  t.same(await namesOfMigrations(), before);
-});
-
-await t.test("init goes on where one that was killed stopped", async (t) => {
-  const earlier = await init();
-  for (const name of names(earlier).slice(0, 5)) {
-    await api.delete(MIGRATIONS, { name });
-  }
-  const again = await init();
-  t.equal(again.deleted, earlier.migrations.length - 5);
-  t.equal(again.migrations.length, earlier.migrations.length);
-});
-
 await t.test(
-  "init updates a CRD that differs, and owns the migrations by the CRD, not by the ClusterRole that is installed",
+  "init comes to the same when it runs again, after a confirmation, and leaves migrations of others alone",
   async (t) => {
-    await api.patch(CRDS, MIGRATIONS_CRD, { type: MERGE_PATCH, body: { spec: { names: { shortNames: ["old"] } } } });
-    await api.create(CLUSTER_ROLES, {
-      apiVersion: "rbac.authorization.k8s.io/v1",
-      kind: "ClusterRole",
-      metadata: { name: "system:storage-migrator" },
-      rules: [],
+    const before = await namesOfMigrations();
+    const own = await api.create<StorageVersionMigration>(MIGRATIONS, {
+      apiVersion: "migration.k8s.io/v1alpha1",
+      kind: "StorageVersionMigration",
+      metadata: { name: "by-a-user" },
+      spec: { resource: { version: "v1", resource: "secrets" } },
     });
-    const { crds, migrations } = await init();
-    t.match(crds, [{ result: "unchanged" }, { result: "updated" }]);
-    const crd = await api.get<{ metadata: ObjectMeta; spec: { names: { shortNames: string[] } } }>(
-      CRDS,
-      MIGRATIONS_CRD,
+    t.match(await cluster.ksvm(["init"]), { code: 2, stdout: "", stderr: /pass --yes \[Usage\]\n$/ });
+    const { result: shown } = await init("--dry-run");
+    t.equal(shown.isDryRun, true);
+    t.same(await namesOfMigrations(), [...before, own.metadata.name].toSorted(), "nothing was changed");
+    const { result: again } = await init();
+    t.same(resources(shown), resources(again));
+    t.same(
+      again.crds.map(({ result }) => result),
+      ["unchanged", "unchanged"],
     );
+    t.equal(again.deleted, before.length);
+    t.same(await namesOfMigrations(), [...names(again), own.metadata.name].toSorted());
+    t.notOk(names(again).some((name) => before.includes(name)));
+
+    // One that was killed has left some of them, and another client has changed the CRD.
+    for (const name of names(again).slice(0, 5)) await api.delete(MIGRATIONS, { name });
+    await api.patch(CRDS, MIGRATIONS_CRD, { type: MERGE_PATCH, body: { spec: { names: { shortNames: ["old"] } } } });
+    const { result: last } = await init();
+    t.match(last.crds, [{ result: "unchanged" }, { result: "updated" }]);
+    t.equal(last.deleted, again.migrations.length - 5);
+    t.same(resources(last), resources(again));
+    const crd = await api.get<{ spec: { names: { shortNames: string[] } } }>(CRDS, MIGRATIONS_CRD);
     t.ok(crd.spec.names.shortNames.includes("migrations"));
-    const created = await api.get<StorageVersionMigration>(MIGRATIONS, { name: migrations[0]?.name ?? "" });
-    t.match(created.metadata.ownerReferences, [
-      { kind: "CustomResourceDefinition", ...MIGRATIONS_CRD, uid: crd.metadata.uid },
-    ]);
-    t.equal(created.metadata.labels?.[CREATED_BY_LABEL], "init");
   },
 );
 
-await t.test("init leaves out a group whose API server is down, and says so", async (t) => {
-  const apiService = { group: "apiregistration.k8s.io", version: "v1", resource: "apiservices" };
-  await api.create(apiService, {
+for (const kind of [429, 503, "reset"] as const) {
+  await t.test(`init asks again for a group that answers ${kind} for a while`, async (t) => {
+    let left = 4;
+    const disturbance = typeof kind === "number" ? ({ kind: "answer", status: kind } as const) : ({ kind } as const);
+    const proxy = await ChaosProxy.start(t, cluster.controlPlane, {
+      disturb: ({ path }): Disturbance => (path === "/apis/apps/v1" && left-- > 0 ? disturbance : { kind: "none" }),
+    });
+    const { code, result } = await init("--kubeconfig", proxy.kubeconfig);
+    t.equal(code, 0);
+    t.ok(left < 0, "it was asked again");
+    t.ok(resources(result).includes("deployments.apps"));
+  });
+}
+
+await t.test("init goes on where any connection is reset", async (t) => {
+  let requests = 0;
+  const proxy = await ChaosProxy.start(t, cluster.controlPlane, {
+    disturb: () => ({ kind: ++requests % 7 === 0 ? "reset" : "none" }),
+  });
+  t.equal((await init("--kubeconfig", proxy.kubeconfig)).code, 0);
+  t.ok((proxy.disturbed["reset"] ?? 0) > 5);
+});
+
+await t.test("init ends with 3 and names a group that stays unreadable, and deletes nothing of it", async (t) => {
+  const uids = async () => (await migrationsOf(cluster, "deployments.apps")).map(({ metadata }) => metadata.uid);
+  const before = await uids();
+  t.equal(before.length, 1, "of an earlier init");
+  const proxy = await ChaosProxy.start(t, cluster.controlPlane, {
+    disturb: ({ path }) => (path === "/apis/apps/v1" ? { kind: "answer", status: 503 } : { kind: "none" }),
+  });
+  const { code, result } = await init("--kubeconfig", proxy.kubeconfig);
+  t.equal(code, 3);
+  t.match(result.unread, [{ resource: "*.apps/v1", reason: /^discovery cannot be read: / }]);
+  t.ok(resources(result).includes("secrets"));
+  t.notOk(resources(result).includes("deployments.apps"));
+  t.same(await uids(), before);
+});
+
+await t.test("init leaves out a group whose aggregated API server is down, says so, and is done", async (t) => {
+  const name = "v1.down.example.com";
+  await api.create(API_SERVICES, {
     apiVersion: "apiregistration.k8s.io/v1",
     kind: "APIService",
-    metadata: { name: "v1.down.example.com" },
+    metadata: { name },
     spec: {
       group: "down.example.com",
       version: "v1",
@@ -176,15 +167,14 @@ await t.test("init leaves out a group whose API server is down, and says so", as
       service: { name: "none", namespace: "default" },
     },
   });
-  t.teardown(() => api.delete(apiService, { name: "v1.down.example.com" }));
-  let result: InitResult | undefined;
-  await eventually(async () => {
-    result = await init();
-    return result.skipped.some(({ resource }) => resource === "*.down.example.com/v1");
-  }, "the group is left out");
-  t.match(
-    result?.skipped.find(({ resource }) => resource.startsWith("*.")),
-    { reason: /^its API server does not answer discovery: ./ },
+  t.teardown(() => api.delete(API_SERVICES, { name }));
+  await eventually(
+    async () => (await cluster.controlPlane.request("/apis/down.example.com")).status === 200,
+    "the group is listed",
   );
-  t.ok((result?.migrations.length ?? 0) > 30);
+  const { code, result } = await init();
+  t.equal(code, 0);
+  const found = result.skipped.find(({ resource }) => resource === "*.down.example.com/v1");
+  t.match(found?.reason, /^its API server does not answer discovery: ./);
+  t.ok(result.migrations.length > 30);
 });
