@@ -28,7 +28,7 @@ const answers: Readonly<Record<string, unknown>> = {
 };
 
 for (const [output, expected] of [
-  ["table", /widgets-x1 .*Running +- +5\/9/],
+  ["table", /widgets-x1 .*Running +5\/9/],
   [
     "json",
     /^\{"apiVersion":"cli.ksvm.sigs.k8s.io\/v1alpha1","kind":"Status","controller":\{"state":"none"\},"migrations":\[\{"name":"widgets-x1",.*\n$/,
