@@ -42,7 +42,10 @@ parallel(
   "F14: a controller that writes the status of every object all the time does not keep it from ending",
   async (t) => {
     const kind = new TestKind("churn");
-    const run = await startSlowRun(cluster, kind, { shape: { statusSubresource: true } });
+    const run = await startSlowRun(cluster, kind, {
+      flags: ["--managed-fields=keep"],
+      shape: { statusSubresource: true },
+    });
     const stop = keep((round) => {
       const ref = { name: `w${round % SLOW_RUN_OBJECTS}`, namespace: "default" };
       const patch = { type: MERGE_PATCH, body: { status: { round } } };

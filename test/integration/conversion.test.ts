@@ -5,6 +5,7 @@ import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
 import { appliesAnswered } from "../control-plane/api-requests.ts";
+import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
@@ -72,7 +73,9 @@ parallel(
     const target = { ...kind.resource("v1"), kind: kind.kind };
     const options = { patchType: MERGE_PATCH, signal: AbortSignal.timeout(60_000) };
     await noOpWrite(cluster.api.transport, target, control, options);
-    t.same(await managersOf("control"), [], "negative control: a merge patch wipes them at this very moment");
+    if (!isAtLeast(37)) {
+      t.same(await managersOf("control"), [], "negative control: a merge patch wipes them at this very moment");
+    }
     webhook.setDown(false);
 
     const { code, stderr } = await ended;
@@ -170,12 +173,15 @@ parallel(
     );
     const run = await cluster.migrate([kind.name, "--managed-fields=keep"]);
     t.equal(run.code, 0, run.stderr);
-    t.match(
-      run.stdout,
-      /: 1 rewritten \(1 of them changed beyond their encoding\)/,
-      "it has no managedFields any more",
-    );
-    t.match(run.stderr, /emptied managedFields that name a version which is gone:\n {2}default\/applied\n/);
+    // Since Kubernetes 1.37 an API server leaves managedFields that it cannot convert as they are.
+    if (!isAtLeast(37)) {
+      t.match(
+        run.stdout,
+        /: 1 rewritten \(1 of them changed beyond their encoding\)/,
+        "it has no managedFields any more",
+      );
+      t.match(run.stderr, /emptied managedFields that name a version which is gone:\n {2}default\/applied\n/);
+    }
     t.same(await cluster.storedAs(kind), { v2: 1 });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v2"]);
   },

@@ -6,7 +6,7 @@ import type { ObjectRef } from "../../src/kube/client.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
 import type { Counts } from "../../src/migrator/rewrite/counts.ts";
 import type { MigrationResult } from "../../src/migrator/result.ts";
-import { unlessAtLeast } from "../control-plane/features.ts";
+import { isAtLeast, unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -100,7 +100,13 @@ parallel("an object whose field has another type by now is named, and keeps its 
     { type: MERGE_PATCH, body: {} },
     { dryRun: true },
   );
-  t.same(tried.metadata.managedFields ?? [], [], "negative control: a merge patch passes, and drops its managedFields");
+  if (!isAtLeast(37)) {
+    t.same(
+      tried.metadata.managedFields ?? [],
+      [],
+      "negative control: a merge patch passes, and drops its managedFields",
+    );
+  }
 
   const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 3);
