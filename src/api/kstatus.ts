@@ -40,8 +40,8 @@ export function withKstatus(conditions: readonly MigrationCondition[]): readonly
 }
 
 /**
- * Whether kstatus reads of a migration what its state says. One without `observedGeneration` is of an earlier release, or of
- * a CRD that does not know the field: kstatus rests on the conditions then.
+ * Whether kstatus reads of a migration what its state says. One without `observedGeneration` is of a CRD
+ * that does not know the field: kstatus rests on the conditions then.
  */
 export function isShownToKstatus({ metadata, status = {} }: StorageVersionMigration): boolean {
   const { conditions = [], observedGeneration } = status;

@@ -25,9 +25,6 @@ export const WEBHOOK_SERVICE = "ksvm-webhook";
 /** Name of the Secret in which ksvm keeps the certificates of the webhook, unless a flag names another one. */
 export const CERTIFICATE_SECRET = "ksvm-webhook-certificates";
 
-/** Name of the Secret that another program fills (deploy/overlays), and in which earlier versions kept the certificates. */
-export const WEBHOOK_SECRET = "ksvm-webhook-tls";
-
 /**
  * Words that every denial of ours carries, beside the guard's name. The proof of the freeze looks for them, so that
  * the denial of another webhook or policy is never taken for ours.
@@ -86,12 +83,3 @@ export const STORAGE_VERSION_ANNOTATION = "ksvm.sigs.k8s.io/storage-version";
 
 /** On a StorageState of a custom resource: `uid/generation/storedVersions` of its CRD when it was last looked at. */
 export const CRD_ANNOTATION = "ksvm.sigs.k8s.io/crd";
-
-/** On an object that every replica keeps as it ships it: the generation of what is shipped, as src/webhook/generation.ts reads it. */
-export const GENERATION_ANNOTATION = "ksvm.sigs.k8s.io/generation";
-
-/**
- * On such an object: the generation of a replica that asks whether a newer one runs. The newer one takes the annotation away;
- * without an answer the replica that asked takes the object over.
- */
-export const ASKED_BY_ANNOTATION = "ksvm.sigs.k8s.io/asked-by-generation";

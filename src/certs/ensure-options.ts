@@ -16,8 +16,6 @@ export const DEFAULT_FOLLOW_TIMEOUT_MS = 300_000;
 export interface CertificateSettings extends IssueOptions, RotationTiming {
   /** Name of the Secret, in the namespace of the Service. */
   readonly secret: string;
-  /** Name of a Secret of an earlier version, whose certificates are taken over while `secret` has none. @default none */
-  readonly takeOverFrom?: string | undefined;
   /** The host by which API servers call in the place of the Service. @default they call the Service */
   readonly calledBy?: string | undefined;
   /** Name of the ValidatingWebhookConfiguration. */

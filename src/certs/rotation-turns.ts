@@ -28,7 +28,6 @@ import {
   SWITCHED_ANNOTATION,
 } from "./secret-contents.ts";
 import { readSecret, type SecretChange, type SecretRef, writeSecret } from "./secret-store.ts";
-import { readEarlier, usable } from "./take-over.ts";
 import { dnsNamesOf, ipAddressesOf, serverNameOf } from "./service-names.ts";
 import { WaitClock } from "./wait-clock.ts";
 
@@ -77,26 +76,18 @@ export class RotationTurns {
    */
   async next(): Promise<EnsureResult | undefined> {
     const read = await this.#read();
-    if (read === undefined) {
-      return undefined;
-    }
     const step = this.#plan(read, false);
     const result = await this.#take(step, read);
     this.#options.retrier.progressed();
     return result;
   }
 
-  /** @returns `undefined` where it has taken over what an earlier version kept */
-  async #read(): Promise<Read | undefined> {
+  async #read(): Promise<Read> {
     const { client, settings, signal } = this.#options;
     // In this order: see publishBundle().
     const configuration = await findConfiguration(client, settings.webhookConfiguration, signal);
     const { secret, serverTime, clockSkewMs } = await this.#readSecret();
     const contents = secret && usable(contentsOf(secret));
-    const times = [serverTime, serverTime + clockSkewMs];
-    if (contents === undefined && (await this.#takeOver(secret, configuration, times))) {
-      return undefined;
-    }
     this.#replaceSigner ??= { fingerprint: contents?.signer?.certificate.fingerprint256 };
     const drifted = await this.#publish(configuration, contents, serverTime);
     const waitNow = this.#waits.now(contents?.seenAt ?? contents?.switchedAt, serverTime, doClocksAgree(clockSkewMs));
@@ -109,25 +100,6 @@ export class RotationTurns {
     const { secret, serverTime } = await readSecret(client, this.#secretRef, signal);
     const localNow = clock.now();
     return { secret, serverTime: serverTime ?? localNow, clockSkewMs: localNow - (serverTime ?? localNow) };
-  }
-
-  /** Writes what an earlier version kept in another Secret. @returns whether there was something */
-  async #takeOver(
-    secret: SecretObject | undefined,
-    configuration: BundleHolder | undefined,
-    times: readonly number[],
-  ): Promise<boolean> {
-    const { client, settings, signal } = this.#options;
-    const { namespace, takeOverFrom: name } = settings;
-    const published = publishedBundleOf(configuration);
-    const besides = ({ bundle }: SecretContents) => casBesides(published, bundle, times);
-    const change = name === undefined ? undefined : await readEarlier(client, { namespace, name }, { besides, signal });
-    if (change === undefined) {
-      return false;
-    }
-    await writeSecret(client, this.#secretRef, { before: secret, change }, signal);
-    this.#tell(`took over the certificates of Secret "${namespace}/${name}"`);
-    return true;
   }
 
   #plan({ contents, now, clockSkewMs, waitNow, drifted }: Read, served: boolean): RotationStep {
@@ -291,4 +263,9 @@ export class RotationTurns {
     this.#options.logger.info({ step: text }, "Took a step of the certificate rotation");
     this.#options.onStep?.(text);
   }
+}
+
+/** What a Secret holds, `undefined` where nothing of it is to be kept. */
+function usable(contents: SecretContents): SecretContents | undefined {
+  return contents.bundle.length === 0 && contents.serving === undefined ? undefined : contents;
 }

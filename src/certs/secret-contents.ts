@@ -18,7 +18,7 @@ export interface SecretObject extends KubeObject {
 
 /** The type of a Secret that is created: one that may be empty, so that the manifests can hold it. */
 export const SECRET_TYPE = "Opaque";
-/** Types that are kept as they are: earlier versions created the second one. */
+/** Types that a Secret of a user may have, too. */
 const KNOWN_TYPES: readonly (string | undefined)[] = [SECRET_TYPE, "kubernetes.io/tls"];
 
 /** The keys: those of `kubernetes.io/tls`, which cert-manager fills as well, and those of our own. */
@@ -131,7 +131,7 @@ export function isPairOfItsOwn(secret: SecretObject): boolean {
 }
 
 /** Whether ksvm filled the Secret. */
-export function isKeptByUs({ metadata }: SecretObject): boolean {
+function isKeptByUs({ metadata }: SecretObject): boolean {
   return isOurs(metadata.labels);
 }
 

@@ -8,7 +8,7 @@ import { watchObject } from "../kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { ServingCertificate, ServingPair } from "../webhook/serving-certificate.ts";
 import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
-import { decoded, isKeptByUs, KEYS, type SecretObject } from "./secret-contents.ts";
+import { decoded, KEYS, type SecretObject } from "./secret-contents.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
 
 /** Options of {@link SecretSource}. */
@@ -17,19 +17,14 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly client: ApiClient;
   /** The Secret of `ksvm certs`, or one that cert-manager fills. */
   readonly ref: SecretRef;
-  /** A Secret of an earlier version, which is served while the other has no pair. @default none */
-  readonly takeOverFrom?: SecretRef | undefined;
   /** @default the clock of this machine */
   readonly clock?: Clock;
   /** Milliseconds between two looks beside the watch. @default {@link RESYNC_MS} */
   readonly resyncMs?: number;
   /** Told of the API server's clock with every answer. @default none */
   readonly serverClock?: Pick<ServerClock, "saw">;
-  /**
-   * Told of every Secret that was read, as to keep the caBundle; of `undefined` where there is none. `isEarlier` is true of the one of an earlier
-   * version. @default none
-   */
-  readonly onSecret?: (secret: SecretObject | undefined, isEarlier: boolean) => void;
+  /** Told of every Secret that was read, as to keep the caBundle; of `undefined` where there is none. @default none */
+  readonly onSecret?: (secret: SecretObject | undefined) => void;
   /** Whether a Secret is that of another owner: it changes nothing. @default none is */
   readonly isForeign?: (secret: SecretObject) => boolean;
   /** Whether a pair may take the place of another one, as far as its Secret tells. @default each may */
@@ -116,13 +111,12 @@ export class SecretSource implements CertificateSource {
     const { secret, serverTime } = await readSecret(this.#options.client, this.#options.ref, signal);
     this.#options.serverClock?.saw(serverTime);
     if (secret === undefined) {
-      this.#options.onSecret?.(undefined, false);
+      this.#options.onSecret?.(undefined);
       this.#tellMissing();
     } else {
       this.#take(secret, sentAfter);
       if (isOlder(secret, sentAfter)) this.#options.onOlder?.();
     }
-    await this.#lookAtOld(signal);
   }
 
   /** Once: the program that keeps it may be installed later. */
@@ -135,30 +129,18 @@ export class SecretSource implements CertificateSource {
     this.#toldMissing = true;
   }
 
-  /** Until the leader takes it over: it may be one of an earlier version, and wait for this replica to become ready. */
-  async #lookAtOld(signal: AbortSignal): Promise<void> {
-    const { client, takeOverFrom } = this.#options;
-    if (takeOverFrom === undefined || this.#hasPair) {
-      return;
-    }
-    const { secret } = await readSecret(client, takeOverFrom, signal);
-    if (secret !== undefined && isKeptByUs(secret) && !this.#hasPair) {
-      this.#serve(secret, true);
-    }
-  }
-
   /** @param sentAfter as in {@link NewestSeen.take} */
   #take(secret: SecretObject, sentAfter?: string): void {
     this.#failures.worked();
     if (!this.#newest.take(secret.metadata.resourceVersion, sentAfter)) {
       return;
     }
-    const hasPair = this.#serve(secret, false);
+    const hasPair = this.#serve(secret);
     this.#hasPair ||= hasPair;
   }
 
   /** @returns whether it has a pair, or is another owner's */
-  #serve(secret: SecretObject, isEarlier: boolean): boolean {
+  #serve(secret: SecretObject): boolean {
     const { certificate, isForeign, isWhole, logger, onSecret, ref } = this.#options;
     if (isForeign?.(secret) === true) {
       const { resourceVersion } = secret.metadata;
@@ -177,7 +159,7 @@ export class SecretSource implements CertificateSource {
       this.#offer({ certPem, keyPem });
     }
     // In this order: what is published depends on what is served.
-    onSecret?.(secret, isEarlier);
+    onSecret?.(secret);
     return hasPair;
   }
 

@@ -20,7 +20,6 @@ import type { RunObserver } from "./migration-jobs.ts";
 import type { MachineParts } from "./machine-parts.ts";
 import type { ReplicaLoops } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
-import { ownMigrations } from "./own-migrations.ts";
 import { runFactory } from "./run-factory.ts";
 
 /** What a {@link LeaderPart} needs. */
@@ -83,7 +82,6 @@ export class LeaderPart {
     try {
       const parts = [
         this.#migrate(signal),
-        this.#ownMigrations(signal),
         this.#trigger(finder, signal),
         this.#keepCertificates(finder, { retrier, signal }),
       ];
@@ -130,12 +128,6 @@ export class LeaderPart {
       },
     });
     await seen.arrivals.throughout(() => controller.run(signal));
-  }
-
-  async #ownMigrations(signal: AbortSignal): Promise<void> {
-    const { clock, leadership, logger } = this.#options;
-    const client = this.#options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
-    await ownMigrations({ client, clock, logger, random: Math.random, signal });
   }
 
   #observe(resource: string): RunObserver {

@@ -19,7 +19,6 @@ import { failureKindOf } from "../kube/failure.ts";
 import { isThere, migrationOf } from "../migrations/read-migration.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
 import type { Retrier } from "../retry/retrier.ts";
-import { KnownProgress } from "./earlier-migration.ts";
 import { MigrationDeleted, MigrationOver, MigrationSuspended } from "./migration-ends.ts";
 import type { StatusChange } from "./migration-status.ts";
 import { MigrationTaken } from "./migration-taken.ts";
@@ -50,15 +49,11 @@ export interface MigrationRecordOptions {
 export class MigrationRecord {
   readonly #options: MigrationRecordOptions;
   #current: StorageVersionMigration;
-  readonly #progress: KnownProgress;
   #writes: Promise<unknown> = Promise.resolve();
-  /** Why nothing may be written of the run that goes on; `undefined` as long as no restore of etcd has undone it. */
-  #undone: KsvmError | undefined;
 
   private constructor(options: MigrationRecordOptions, current: StorageVersionMigration) {
     this.#options = options;
     this.#current = current;
-    this.#progress = new KnownProgress(current);
   }
 
   /**
@@ -125,17 +120,11 @@ export class MigrationRecord {
   }
 
   /**
-   * Makes sure that the migration is there, ours, not over, and not as it was before the run.
+   * Makes sure that the migration is there, ours, and not over.
    * @throws as {@link update}.
    */
   check(): Promise<void> {
     return this.#inTurn(() => this.#readAgain());
-  }
-
-  /** Checks once a run has ended with an error: the next one begins with the migration as it is by then. @throws as {@link update} */
-  checkAfterRun(): Promise<void> {
-    this.#undone = undefined;
-    return this.check();
   }
 
   async #claim(): Promise<boolean> {
@@ -165,7 +154,6 @@ export class MigrationRecord {
     for (;;) {
       await pace.turn(this.#options.signal);
       this.#assertUnfinished();
-      this.#assertNotUndone();
       try {
         return await this.#patch(bodyOf(this.#current), subresource);
       } catch (error) {
@@ -185,10 +173,9 @@ export class MigrationRecord {
     const options = subresource === undefined ? { signal } : { signal, subresource };
     const send = (): Promise<unknown> => {
       assertLeading();
-      this.#progress.sending(body);
       return client.patch<unknown>(MIGRATIONS, this.#current.metadata, patch, options);
     };
-    this.#become(migrationOf(await retrier.run(send, signal)));
+    this.#current = migrationOf(await retrier.run(send, signal));
     return this.#current;
   }
 
@@ -225,27 +212,8 @@ export class MigrationRecord {
     if (shown !== formatOwner(owner)) {
       throw new MigrationTaken(name, owner, shown);
     }
-    const hasGoneBack = this.#progress.isPast(found);
-    this.#become(found);
+    this.#current = found;
     this.#assertUnfinished();
-    if (hasGoneBack) {
-      // A read is never stale. What was rewritten since is in its old version again, whatever the run found.
-      const why = "it is as it was some time ago, as after etcd was restored from a backup";
-      this.#undone = new KsvmError("OwnershipLost", `Cannot continue with StorageVersionMigration "${name}": ${why}`);
-    }
-    this.#assertNotUndone();
-  }
-
-  /** Any look may have found the restore, also one between the end of the run and the write of Succeeded. */
-  #assertNotUndone(): void {
-    if (this.#undone !== undefined) {
-      throw this.#undone;
-    }
-  }
-
-  #become(migration: StorageVersionMigration): void {
-    this.#current = migration;
-    this.#progress.is(migration);
   }
 
   #assertUnfinished(): void {

@@ -114,7 +114,7 @@ export class MigrationRun {
         throw error;
       }
       // Whether the object is still there, and still ours, decides over whatever went wrong.
-      await record.checkAfterRun();
+      await record.check();
       const { isNew, phase } = this.#failing.failed(error, clock.monotonic());
       logger.warn({ err: error, phase: phase.type }, "An attempt to migrate ended with an error");
       if (phase.type === "Waiting") {

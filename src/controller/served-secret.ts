@@ -23,7 +23,7 @@ export class ServedSecret {
   readonly #options: ServedSecretOptions;
   /** That of the Secret as it was read last with a CA; base64, as the configuration has it. */
   #caBundle: string | undefined;
-  /** The certificate of the Secret as it was read last; empty where it has none, or was that of an earlier version. */
+  /** The certificate of the Secret as it was read last; empty where it has none. */
   #certPem = "";
   /** The last one of a Secret by which API servers can call what is served. */
   #trusting = "";
@@ -34,12 +34,11 @@ export class ServedSecret {
 
   /**
    * Takes note of the Secret, once its pair was offered.
-   * @param isEarlier whether it is the Secret of an earlier version: other replicas may serve what they read before that
    * @returns whether its CAs are others than before
    */
-  saw(secret: SecretObject | undefined, isEarlier: boolean): boolean {
+  saw(secret: SecretObject | undefined): boolean {
     const caBundle = caBundleOf(secret);
-    this.#certPem = secret === undefined || isEarlier ? "" : decoded(secret, KEYS.certificate);
+    this.#certPem = secret === undefined ? "" : decoded(secret, KEYS.certificate);
     const isOther = caBundle !== undefined && caBundle !== this.#caBundle;
     this.#caBundle = caBundle ?? this.#caBundle;
     this.loaded();

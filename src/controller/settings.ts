@@ -43,7 +43,7 @@ export interface WebhookSettings {
 export interface ServingSettings {
   readonly webhook: WebhookSettings;
   /** Where the Secret is, and the names that API servers call. */
-  readonly certificates: Pick<CertificateSettings, "namespace" | "secret" | "service" | "takeOverFrom">;
+  readonly certificates: Pick<CertificateSettings, "namespace" | "secret" | "service">;
 }
 
 /** The settings of `ksvm controller`. */

@@ -7,7 +7,6 @@ import { PublishedTrust } from "../certs/published-trust.ts";
 import { isFilledByAnother, isPairOfItsOwn, type SecretObject } from "../certs/secret-contents.ts";
 import { SecretLosses } from "../certs/secret-losses.ts";
 import { SecretSource } from "../certs/secret-source.ts";
-import { purposeProblemOf } from "../serving/serving-purpose.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { ServerClock } from "../kube/server-clock.ts";
 import { FailureLog } from "../observability/failure-log.ts";
@@ -19,12 +18,11 @@ import type { ProgressOf } from "../freeze/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import {
-  calledAt,
   type WebhookClientConfig,
   type WebhookConfiguration,
   webhookConfigurationOf,
 } from "../webhook/webhook-configuration.ts";
-import { calledName, nameCalledBy } from "./called-name.ts";
+import { calledName } from "./called-name.ts";
 import { NameIssuer } from "./name-issuer.ts";
 import type { WebhookLoop } from "./replica-loops.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
@@ -150,14 +148,12 @@ export class WebhookPart {
       const [certFile, keyFile] = [join(webhook.certDir, "tls.crt"), join(webhook.certDir, "tls.key")];
       return new FileSource({ ...shared, certFile, keyFile, serverClock: this.#serverClock });
     }
-    const { namespace, takeOverFrom: old } = certificates;
-    const ref = { namespace, name: certificates.secret };
+    const ref = { namespace: certificates.namespace, name: certificates.secret };
     const fromSecret = { ...shared, client, ref, serverClock: this.#serverClock };
     if (webhook.certificates === "secret") {
       return new SecretSource(fromSecret);
     }
-    const takeOverFrom = old === undefined ? undefined : { namespace, name: old };
-    const onSecret = (secret: SecretObject | undefined, isEarlier: boolean): void => this.#publish(secret, isEarlier);
+    const onSecret = (secret: SecretObject | undefined): void => this.#publish(secret);
     const onOlder = (): void => this.#options.lost?.wake();
     // A pair that was turned down may be taken later, without another word of the Secret.
     this.#certificate.subscribe(({ result }) => {
@@ -166,7 +162,7 @@ export class WebhookPart {
         this.#keeper.refresh();
       }
     });
-    return new SecretSource({ ...fromSecret, ...OWN_SECRET, takeOverFrom, onSecret, onOlder });
+    return new SecretSource({ ...fromSecret, ...OWN_SECRET, onSecret, onOlder });
   }
 
   #issuerOf({ clock, issue, logger }: WebhookPartOptions): NameIssuer | undefined {
@@ -179,8 +175,8 @@ export class WebhookPart {
     return issue && new NameIssuer({ clock, issue, isLacking: () => this.#secret.lacksName, failures });
   }
 
-  #publish(secret: SecretObject | undefined, isEarlier: boolean): void {
-    const hasOtherCas = this.#secret.saw(secret, isEarlier);
+  #publish(secret: SecretObject | undefined): void {
+    const hasOtherCas = this.#secret.saw(secret);
     if (this.#losses.isLost(secret, this.#serverClock.now())) {
       this.#options.lost?.wake();
     }
@@ -194,8 +190,7 @@ export class WebhookPart {
    * The caBundle of a pair that another program keeps is its owner's business: cert-manager's cainjector writes it, or an administrator. While the
    * Secret has no CA, replicas may know different ones, and none of them knows which is the newest: each adds its own to what is there. The same holds
    * while the Secret has another pair than what is served here, as where an old copy of it was restored: what keeps the certificates takes CAs away once it
-   * has repaired them. While what is served here lacks the name by which API servers would call, as during a rollout of another URL, they go on calling
-   * where they do.
+   * has repaired them.
    */
   #wanted(live: KubeObject | undefined): WebhookConfiguration | undefined {
     if (this.#isEnding()) {
@@ -204,20 +199,9 @@ export class WebhookPart {
     if (this.#options.settings.webhook.certificates !== "own") {
       return webhookConfigurationOf({ clientConfig: this.#clientConfig() });
     }
-    const clientConfig = this.#calledElsewhere(live) ?? this.#clientConfig();
+    const clientConfig = this.#clientConfig();
     const caBundle = this.#secret.bundleFor(publishedBundleOf(live, WEBHOOK_NAME));
     return caBundle === undefined ? undefined : webhookConfigurationOf({ clientConfig: { ...clientConfig, caBundle } });
-  }
-
-  /** Where API servers call now, where what is served there may be what is served here; any address before anything is served here. */
-  #calledElsewhere(live: KubeObject | undefined): WebhookClientConfig | undefined {
-    const { current } = this.#certificate;
-    const called = calledAt(live);
-    if (current === undefined || called === undefined) {
-      return called;
-    }
-    const isServedFor = (name: string): boolean => purposeProblemOf(current.certPem, name) === undefined;
-    return !isServedFor(calledName(this.#options.settings)) && isServedFor(nameCalledBy(called)) ? called : undefined;
   }
 
   #clientConfig(): WebhookClientConfig {

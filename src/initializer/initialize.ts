@@ -6,7 +6,7 @@ import { reencryptAnnotation, type ReencryptionWish } from "../api/reencryption.
 import { KsvmError } from "../errors.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../kube/resources.ts";
-import { crdOwnerOf, ownMigrationsByCrd } from "../migrations/crd-owner.ts";
+import { crdOwnerOf } from "../migrations/crd-owner.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import { discoverMigratable, type Discovery } from "../resources/discover.ts";
 import type { SkippedResource } from "../resources/migratable.ts";
@@ -18,7 +18,6 @@ import { CRD_POLL_MS, CRD_TIMEOUT_MS, type InitContext, whenServed } from "./whe
 
 /** The field manager of the CRDs. */
 export const FIELD_MANAGER = "ksvm-init";
-const NOT_OWNED = "a ClusterRole owns it and goes with it, and the API server refuses to change that";
 
 /** What a user may choose. */
 export interface InitOptions {
@@ -58,16 +57,12 @@ export async function initialize(context: InitContext, options: InitOptions): Pr
   for (const resource of [MIGRATIONS, STORAGE_STATES]) {
     await whenServed(context, () => context.client.listMetadata(resource, { limit: 1, signal: context.signal }));
   }
-  // It asks again, maybe another API server, which does not serve them yet.
-  const { refused } = await whenServed(context, () => ownMigrationsByCrd(context));
-  return { replaced, crds, ...(await renew(context, options, refused)) };
+  return { replaced, crds, ...(await renew(context, options)) };
 }
 
-/** @param refused migrations whose owner cannot be changed */
 async function renew(
   context: InitContext,
   { reencryption }: InitOptions,
-  refused: readonly string[],
 ): Promise<Omit<InitResult, "crds" | "replaced">> {
   const { migratable, skipped, unread } = await discoverFor(context, { reencryption });
   const unknownGroups = new Set([...skipped, ...unread].flatMap(({ group }) => group ?? []));
@@ -81,8 +76,7 @@ async function renew(
     migrations.push({ name, resource: resourceNameOf(resource), version: resource.version });
   }
   const kept = [...left].map(([resource, reason]) => ({ resource, reason }));
-  const notOwned = refused.map((name) => ({ resource: `migrations/${name}`, reason: NOT_OWNED }));
-  return { deleted, migrations, skipped: [...skipped, ...kept, ...notOwned], unread };
+  return { deleted, migrations, skipped: [...skipped, ...kept], unread };
 }
 
 /** What gets a migration. Re-encryption leaves no stored object out, and what an aggregated API server stores it cannot reach. */

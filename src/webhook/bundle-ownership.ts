@@ -13,7 +13,7 @@ export const CA_BUNDLE_FIELD_MANAGER = "ksvm-certs";
  * What is applied, and as whom: the caBundle, where one is wanted, as its own manager, first, so that it has an owner when the
  * other manager gives it up. Where our webhook is not there yet it cannot be first: it would be no valid webhook. There the first
  * write has everything, so that the webhook is never there without a caBundle, and the other two hand the caBundle to its owner. A keeper
- * that ends in between leaves the caBundle with the other manager, as earlier versions did: {@link isBundleOwned}.
+ * that ends in between leaves the caBundle with the other manager: {@link isBundleOwned}.
  */
 export function partsOf(wanted: WantedObject, live: KubeObject | undefined): readonly AppliedPart[] {
   const configuration = wanted as unknown as WebhookConfiguration;
@@ -29,25 +29,13 @@ export function partsOf(wanted: WantedObject, live: KubeObject | undefined): rea
   return webhookIn(live, wanted) !== undefined ? [bundle, main] : [whole, bundle, main];
 }
 
-/**
- * What is applied to a configuration of a newer keeper: the caBundle alone, where it is not the one that is wanted. Whichever version keeps the
- * rules, API servers have to trust the certificates that are served. `undefined` where there is nothing to do.
- */
-export function bundleWhileYielding(live: KubeObject, wanted: WantedObject): AppliedPart | undefined {
-  const configuration = wanted as unknown as WebhookConfiguration;
-  const { caBundle } = clientConfigOf(configuration.webhooks[0]);
-  const ours = webhookIn(live, wanted);
-  const isRight = caBundle === undefined || ours === undefined || clientConfigOf(ours).caBundle === caBundle;
-  return isRight ? undefined : bundlePartOf(configuration, caBundle);
-}
-
 function bundlePartOf({ apiVersion, kind, metadata }: WebhookConfiguration, caBundle: string): AppliedPart {
   const webhooks = [{ name: metadata.name, clientConfig: { caBundle } }];
   const fields = { apiVersion, kind, metadata: { name: metadata.name }, webhooks } as unknown as WantedObject;
   return { fieldManager: CA_BUNDLE_FIELD_MANAGER, fields };
 }
 
-/** Whether the caBundle, where one is wanted, has the owner that it is to have. Versions before applied it with all the rest. */
+/** Whether the caBundle, where one is wanted, has the owner that it is to have. */
 export function isBundleOwned(live: KubeObject, wanted: WantedObject): boolean {
   const { managedFields = [] } = live.metadata;
   const { caBundle } = clientConfigOf((wanted as unknown as WebhookConfiguration).webhooks[0]);

@@ -4,10 +4,7 @@ import type { Clock } from "../clock.ts";
 import type { ApiClient, KubeObject } from "../kube/client.ts";
 import { mergePatchTo } from "../kube/drift.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
-import type { FreezePolicy } from "../freeze/freeze-policy.ts";
-import { bundleWhileYielding, isBundleOwned, partsOf } from "./bundle-ownership.ts";
-import { coversFreeze } from "./coverage.ts";
-import type { DeferenceTimes } from "./deference.ts";
+import { isBundleOwned, partsOf } from "./bundle-ownership.ts";
 import { ObjectKeeper } from "./object-keeper.ts";
 import type { ObjectObserver } from "./object-repair.ts";
 import type { WantedObject } from "./object-writer.ts";
@@ -24,10 +21,6 @@ export interface ConfigurationKeeperOptions {
    * before there is a CA. Without a `caBundle` that field is left to its writer.
    */
   readonly wanted: (live: KubeObject | undefined) => WebhookConfiguration | undefined;
-  /** The policy that warns, and its binding, as they are to be. @default as this version ships them */
-  readonly policy?: FreezePolicy;
-  /** How long what a newer version keeps is left to it. @default as {@link DeferenceTimes} */
-  readonly deference?: DeferenceTimes;
   /** As in `ObjectRepairOptions`, for the configuration. @default what is wanted never changes */
   readonly freshen?: (signal: AbortSignal) => Promise<void>;
   /** Told of the configuration whenever it was read. @default none */
@@ -49,9 +42,7 @@ const CAINJECTOR_ANNOTATIONS = [
 
 /**
  * Keeps the ValidatingWebhookConfiguration in force, and beside them the policy that warns of a freeze that is lifted.
- * Whatever is changed, emptied or added is restored within about a second, what is deleted about five seconds later, and less often where another client goes on changing it. Several keepers that want the
- * same do not disturb each other. Of keepers of several versions the newest prevails: an older one leaves rules to a newer one that runs, unless they
- * do not {@link coversFreeze cover} the freeze, and goes on publishing the caBundle.
+ * Whatever is changed, emptied or added is restored within about a second, what is deleted about five seconds later, and less often where another client goes on changing it.
  *
  * S1 does not rest on any of this: each run proves its freeze on every API server before it prunes, whichever client wrote the configuration
  * (src/freeze/freeze-proof.ts).
@@ -60,8 +51,8 @@ export class ConfigurationKeeper {
   readonly #keepers: readonly ObjectKeeper[];
 
   constructor(options: ConfigurationKeeperOptions) {
-    const { freshen, wanted, observer, policy: both = warnPolicy(), ...shared } = options;
-    const { policy, binding } = both;
+    const { freshen, wanted, observer, ...shared } = options;
+    const { policy, binding } = warnPolicy();
     const name = WARN_POLICY_NAME;
     this.#keepers = [
       new ObjectKeeper({
@@ -72,10 +63,8 @@ export class ConfigurationKeeper {
         freshen,
         parts: partsOf,
         isOwned: isBundleOwned,
-        partWhileYielding: bundleWhileYielding,
         carriedAnnotations: CAINJECTOR_ANNOTATIONS,
         replacement: webhooksOf,
-        mayYield: coversFreeze,
         observer,
       }),
       new ObjectKeeper({ ...shared, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),

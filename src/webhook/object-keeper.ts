@@ -23,8 +23,7 @@ const RETRY_MS = 250;
 const MAX_RETRY_MS = 15_000;
 
 /**
- * Keeps one cluster-scoped object as it is wanted: a watch sees that it was changed or deleted, and it is restored. Of keepers that
- * want different things the one with the newest generation prevails.
+ * Keeps one cluster-scoped object as it is wanted: a watch sees that it was changed or deleted, and it is restored.
  */
 export class ObjectKeeper {
   readonly #options: ObjectKeeperOptions;

@@ -3,10 +3,8 @@ import { besideHelm, helmMarksOf, type Marks } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
 import type { KubeObject } from "../kube/client.ts";
 import { LoopPace } from "../retry/loop-pace.ts";
-import { Deference, type DeferenceTimes, type Standing } from "./deference.ts";
 import { isAsWanted } from "../kube/drift.ts";
-import { ANSWER, generationOf, isAsking, questionBy } from "./generation.ts";
-import { type AppliedPart, ObjectWriter, type ObjectWriterOptions, type WantedObject } from "./object-writer.ts";
+import { ObjectWriter, type ObjectWriterOptions, type WantedObject } from "./object-writer.ts";
 
 /** What is told of the kept object whenever it was read. */
 export interface ObjectObserver {
@@ -30,14 +28,8 @@ export interface ObjectRepairOptions extends ObjectWriterOptions {
    * written for now. @default what is wanted never changes
    */
   readonly freshen?: ((signal: AbortSignal) => Promise<void>) | undefined;
-  /** Whether the object as it is may be left to a newer keeper. @default always */
-  readonly mayYield?: ((live: KubeObject) => boolean) | undefined;
-  /** What is applied also to an object of a newer keeper; `undefined` where that is as it is to be. @default nothing */
-  readonly partWhileYielding?: ((live: KubeObject, wanted: WantedObject) => AppliedPart | undefined) | undefined;
   /** Annotations of other clients that an object which was deleted comes back with, where this keeper has seen them. @default none */
   readonly carriedAnnotations?: readonly string[] | undefined;
-  /** How long an object is left to a newer keeper. @default as {@link DeferenceTimes} */
-  readonly deference?: DeferenceTimes | undefined;
   /** Told of the object whenever it was read. @default none */
   readonly observer?: ObjectObserver | undefined;
 }
@@ -63,21 +55,14 @@ const MISSING_MS = 5_000;
 
 type Plan =
   | { readonly kind: "nothing"; readonly lookAgainMs: number }
-  | { readonly kind: "restore"; readonly wanted: WantedObject; readonly isOrphan: boolean }
-  | { readonly kind: "ask"; readonly live: KubeObject; readonly generation: number }
-  | { readonly kind: "answer"; readonly live: KubeObject }
-  | { readonly kind: "apply"; readonly live: KubeObject; readonly part: AppliedPart };
+  | { readonly kind: "restore"; readonly wanted: WantedObject };
 
 const NOTHING: Plan = { kind: "nothing", lookAgainMs: Number.POSITIVE_INFINITY };
 
-/**
- * Looks at one object and restores what is not as it is wanted, unless a newer keeper runs that wants something else: then that one
- * prevails ({@link Deference}).
- */
+/** Looks at one object and restores what is not as it is wanted. */
 export class ObjectRepair {
   readonly #options: ObjectRepairOptions;
   readonly #writer: ObjectWriter;
-  readonly #deference: Deference;
   readonly #pace: LoopPace;
   #lastTurnAt = Number.NEGATIVE_INFINITY;
   /** Since when there is no object, as far as this keeper saw; `undefined` where there was one when it looked last. */
@@ -89,22 +74,21 @@ export class ObjectRepair {
   };
   /** What Helm wrote to the object, as it was read last. */
   #ofHelm: Marks = {};
-  /** What was said, and is said again only when it was otherwise in between. */
-  readonly #told = { yielding: false, slowing: false };
+  /** Whether it was said that restorations come less often, since they were prompt. */
+  #toldSlowing = false;
 
   constructor(options: ObjectRepairOptions) {
     this.#options = options;
     this.#writer = new ObjectWriter(options);
-    this.#deference = new Deference(options.deference);
     const interval = { minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS, freeTurns: PROMPT_RESTORATIONS };
     this.#pace = new LoopPace({ clock: options.clock, ...interval });
   }
 
-  /** Whether nothing needs to be done about an object, however new this keeper is. What others wrote to it is remembered. */
+  /** Whether nothing needs to be done about an object. What others wrote to it is remembered. */
   isRight(live: KubeObject): boolean {
     this.#remember(live);
     const wanted = this.#wantedFor(live);
-    return wanted !== undefined && this.#isKept(live, wanted) && !isAsking(live);
+    return wanted !== undefined && this.#isKept(live, wanted);
   }
 
   /**
@@ -121,7 +105,10 @@ export class ObjectRepair {
     // In this order: what is wanted is then as new as what it is written over.
     const found = await this.#read(signal);
     await this.#options.freshen?.(signal);
-    await this.#carryOut(this.#planFor(found), found, signal);
+    const plan = this.#planFor(found);
+    if (plan.kind === "restore") {
+      await this.#restore(plan.wanted, found, signal);
+    }
     return 0;
   }
 
@@ -165,29 +152,15 @@ export class ObjectRepair {
   }
 
   #planFor(live: KubeObject | undefined): Plan {
-    const { clock, mayYield = () => true } = this.#options;
     const wanted = this.#wantedFor(live);
     if (wanted === undefined) {
       return NOTHING;
     }
-    const left = live !== undefined && mayYield(live) ? live : undefined;
-    const standing = this.#deference.standing(left, generationOf(wanted), clock.monotonic());
-    if (left !== undefined && standing.kind !== "keeps") {
-      return this.#planToYield(left, wanted, standing);
-    }
-    this.#told.yielding = false;
-    return this.#planToKeep(live, wanted, standing.kind === "keeps" && standing.isOrphan);
-  }
-
-  #planToKeep(live: KubeObject | undefined, wanted: WantedObject, isOrphan: boolean): Plan {
     if (live === undefined) {
       const lookAgainMs = this.#missingForMs();
-      return lookAgainMs > 0 ? { kind: "nothing", lookAgainMs } : { kind: "restore", wanted, isOrphan };
+      return lookAgainMs > 0 ? { kind: "nothing", lookAgainMs } : { kind: "restore", wanted };
     }
-    if (isOrphan || !this.#isKept(live, wanted)) {
-      return { kind: "restore", wanted, isOrphan };
-    }
-    return isAsking(live) ? { kind: "answer", live } : NOTHING;
+    return this.#isKept(live, wanted) ? NOTHING : { kind: "restore", wanted };
   }
 
   /** How long an object that is gone still stays away, in milliseconds. */
@@ -196,70 +169,24 @@ export class ObjectRepair {
     return (this.#missingSince ?? now) + MISSING_MS - now;
   }
 
-  #planToYield(live: KubeObject, wanted: WantedObject, standing: Exclude<Standing, { kind: "keeps" }>): Plan {
-    const { logger, partWhileYielding } = this.#options;
-    const [generation, newer] = [generationOf(wanted), standing.newer];
-    if (!this.#told.yielding) {
-      this.#told.yielding = true;
-      logger.warn({ ...this.#facts(), generation, newer }, "Left an object to a newer version of ksvm");
-    }
-    const part = partWhileYielding?.(live, wanted);
-    if (part !== undefined) {
-      return { kind: "apply", live, part };
-    }
-    return standing.kind === "asks"
-      ? { kind: "ask", live, generation }
-      : { kind: "nothing", lookAgainMs: standing.lookAgainMs };
-  }
-
   async #takeTurn(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
     if (clock.monotonic() - this.#lastTurnAt > CALM_MS) {
       this.#pace.reset();
-      this.#told.slowing = false;
+      this.#toldSlowing = false;
     }
-    if (this.#pace.isSlowing && !this.#told.slowing) {
-      this.#told.slowing = true;
+    if (this.#pace.isSlowing && !this.#toldSlowing) {
+      this.#toldSlowing = true;
       logger.warn(this.#facts(), "Another client keeps changing an object; restoring it less often");
     }
     await this.#pace.turn(signal);
     this.#lastTurnAt = clock.monotonic();
   }
 
-  async #carryOut(plan: Plan, found: KubeObject | undefined, signal: AbortSignal): Promise<void> {
-    const { clock, logger } = this.#options;
-    switch (plan.kind) {
-      case "nothing":
-        return;
-      case "restore":
-        await this.#restore(plan, found, signal);
-        return;
-      case "apply":
-        await this.#writer.applyPart(plan.part, plan.live, signal);
-        logger.info({ ...this.#facts(), fieldManager: plan.part.fieldManager }, "Restored fields of an object");
-        return;
-      case "ask":
-        await this.#writer.annotate(plan.live, questionBy(plan.generation), signal);
-        this.#deference.asked(clock.monotonic());
-        logger.info(this.#facts(), "Asked whether a newer version of ksvm still runs");
-        return;
-      case "answer":
-        await this.#writer.annotate(plan.live, ANSWER, signal);
-        logger.info(this.#facts(), "Told an older version of ksvm that this one runs");
-    }
-  }
-
-  async #restore(
-    { wanted, isOrphan }: Extract<Plan, { kind: "restore" }>,
-    found: KubeObject | undefined,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #restore(wanted: WantedObject, found: KubeObject | undefined, signal: AbortSignal): Promise<void> {
     const { logger, observer } = this.#options;
     let live = await this.#writer.apply(wanted, found, signal);
     observer?.saw(live);
-    if (isOrphan) {
-      logger.warn(this.#facts(), "Took an object over: no newer version of ksvm answered");
-    }
     logger.info({ ...this.#facts(), wasMissing: found === undefined }, "Restored object");
     if (!isAsWanted(live, wanted)) {
       live = await this.#writer.replace(live, wanted, signal);
@@ -269,9 +196,6 @@ export class ObjectRepair {
     if (this.#lacksCarried(live)) {
       live = await this.#writer.annotate(live, this.#carried.annotations, signal);
       this.#carried = { ...this.#carried, uid: live.metadata.uid };
-    }
-    if (isAsking(live)) {
-      await this.#writer.annotate(live, ANSWER, signal);
     }
   }
 

@@ -1,7 +1,6 @@
 import { MANAGED_BY, MANAGED_BY_LABEL, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import type { FreezePolicy } from "../freeze/freeze-policy.ts";
 import { bindEverywhere, matchCrdUpdates } from "../freeze/match-crd-updates.ts";
-import { STAMP } from "./generation.ts";
 
 /** Name of the policy and of its binding. */
 export const WARN_POLICY_NAME = "ksvm-unfreeze-warning";
@@ -27,7 +26,7 @@ const WARNING = [
 export function warnPolicy(): FreezePolicy {
   const common = {
     apiVersion: "admissionregistration.k8s.io/v1",
-    metadata: { name: WARN_POLICY_NAME, labels: { [MANAGED_BY_LABEL]: MANAGED_BY }, annotations: STAMP },
+    metadata: { name: WARN_POLICY_NAME, labels: { [MANAGED_BY_LABEL]: MANAGED_BY } },
   } as const;
   return {
     policy: {

@@ -1,8 +1,5 @@
-import { listIn, objectIn } from "../api/json-fields.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
 import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-cel.ts";
-import type { KubeObject } from "../kube/client.ts";
-import { STAMP } from "./generation.ts";
 
 /**
  * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where another client
@@ -21,17 +18,6 @@ export type WebhookClientConfig =
       readonly caBundle?: string;
     };
 
-/** Where API servers find the webhook now, without its `caBundle`; `undefined` where the configuration has none of its own name, or no address. */
-export function calledAt(
-  live: (KubeObject & { readonly webhooks?: unknown }) | undefined,
-): WebhookClientConfig | undefined {
-  const webhooks = listIn(live?.webhooks).map(objectIn);
-  const webhook = webhooks.find((one) => one?.["name"] === live?.metadata.name);
-  const { url, service } = objectIn(webhook?.["clientConfig"]) ?? {};
-  const address = typeof url === "string" ? { url } : objectIn(service) && { service };
-  return address as WebhookClientConfig | undefined;
-}
-
 /** Options of {@link webhookConfigurationOf}. */
 export interface WebhookConfigurationOptions {
   readonly clientConfig: WebhookClientConfig;
@@ -48,7 +34,7 @@ export interface WebhookConfiguration {
   readonly metadata: {
     readonly name: string;
     readonly labels: Readonly<Record<string, string>>;
-    readonly annotations: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
   };
   readonly webhooks: readonly Readonly<Record<string, unknown>>[];
 }
@@ -76,7 +62,7 @@ export function webhookConfigurationOf({
     metadata: {
       name: WEBHOOK_NAME,
       labels: { [MANAGED_BY_LABEL]: MANAGED_BY },
-      annotations: { ...annotations, ...STAMP },
+      ...(annotations === undefined ? {} : { annotations }),
     },
     webhooks: [
       {

@@ -126,7 +126,7 @@ for (const [name, reconcile] of reconcilers) {
 }
 
 await t.test(
-  "a caBundle that an earlier version applied with all the rest gets its owner, and is never empty",
+  "a caBundle that a replica applied with all the rest, and then ended, gets its owner, and is never empty",
   async (t) => {
     await ensure(cluster);
     const bundle = caBundleOf(await readTheSecret(cluster)) ?? "";

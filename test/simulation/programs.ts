@@ -1,7 +1,7 @@
 import { EncryptionEvidence } from "../../src/apiservers/encryption-evidence.ts";
 import { SeenServers } from "../../src/apiservers/seen-servers.ts";
 import { SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
-import { WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import { CERTIFICATE_SECRET, WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../src/api/names.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../src/certs/ensure-options.ts";
 import type { MachineParts } from "../../src/controller/machine-parts.ts";
 import { serve } from "../../src/controller/serve.ts";
@@ -258,7 +258,7 @@ function controllerSettings(runs: RunSettings, trigger: "on" | "off", kinds: rea
       renewBefore: 0.5,
       apiServerDwellMs: 1_000,
       replicaDwellMs: 1_000,
-      secret: WEBHOOK_SECRET,
+      secret: CERTIFICATE_SECRET,
       webhookConfiguration: WEBHOOK_NAME,
       timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
     },

@@ -8,7 +8,7 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
-import { assertLifetimes, calledBy, furtherNamesOf, takeOverFrom } from "../flags/certificate-flags.ts";
+import { assertLifetimes, calledBy, furtherNamesOf } from "../flags/certificate-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { runSettingsOf } from "../flags/run-settings.ts";
@@ -74,7 +74,6 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
       extraNames: furtherNamesOf(flags),
       apiServerDwellMs: flags.apiserverDwellMs,
       secret: flags.certSecret,
-      takeOverFrom: takeOverFrom(flags.certSecret),
       webhookConfiguration: WEBHOOK_NAME,
       timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
     },

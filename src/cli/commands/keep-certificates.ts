@@ -14,7 +14,6 @@ import {
   furtherNamesOf,
   ISSUE_FLAGS,
   SECRET_FLAGS,
-  takeOverFrom,
   WEBHOOK_URL_FLAGS,
 } from "../flags/certificate-flags.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
@@ -85,7 +84,6 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
         ...flags,
         calledBy: calledBy(flags),
         extraNames: furtherNamesOf(flags),
-        takeOverFrom: takeOverFrom(flags.secret),
         apiServerDwellMs: flags.apiserverDwellMs,
       },
       client: connection.client,

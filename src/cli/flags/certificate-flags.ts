@@ -1,5 +1,5 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
-import { CERTIFICATE_SECRET, WEBHOOK_NAME, WEBHOOK_SECRET, WEBHOOK_SERVICE } from "../../api/names.ts";
+import { CERTIFICATE_SECRET, WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../api/names.ts";
 import {
   DEFAULT_APISERVER_DWELL_MS,
   DEFAULT_RENEW_BEFORE,
@@ -122,9 +122,4 @@ const HOUR_MS = 3_600_000;
 
 function hoursText(ms: number): string {
   return `${ms / HOUR_MS}h`;
-}
-
-/** The Secret of an earlier version, whose certificates are taken over; only where the default name says that it is an upgrade. */
-export function takeOverFrom(secret: string): string | undefined {
-  return secret === CERTIFICATE_SECRET ? WEBHOOK_SECRET : undefined;
 }

@@ -36,13 +36,13 @@ export interface Checkpoint {
   /** resourceVersion of the first consistent list: objects written later are in the storage version. */
   readonly watermark: string;
   /**
-   * What the run had seen of the objects by then: a restore of etcd may take back what it wrote and leave the Lease as it is. Missing in a
-   * checkpoint of an earlier release, which no run goes on from.
+   * What the run had seen of the objects by then: a restore of etcd may take back what it wrote and leave the Lease as it is. No run goes
+   * on from a checkpoint without it.
    */
   readonly seen?: ResourceState | undefined;
   /** Where the next page begins; missing where the next run begins at the first page. */
   readonly continueToken?: string;
-  /** What the page before said of the objects behind it; missing where the API server does not count, and in a checkpoint of an earlier release. */
+  /** What the page before said of the objects behind it; missing where the API server does not count. */
   readonly following?: KeptFollowing;
   /** Missing where the next run begins at the first page, and counts every object itself. */
   readonly progress?: EarlierProgress;
@@ -128,7 +128,6 @@ function earlierRunIn({ continueToken, following, progress, seen, watermark }: C
   return continueToken === undefined ? { watermark, seen } : { watermark, continueToken, seen, ...further };
 }
 
-/** A checkpoint of an earlier release does not say for how long: it has waited for nothing. */
 function hasWaitedFor(checkpoint: ResumeExpectation, { settleMs, shutdownDelayMs }: ResumeExpectation): boolean {
   return checkpoint.settleMs >= settleMs && checkpoint.shutdownDelayMs >= shutdownDelayMs;
 }
