@@ -11,6 +11,8 @@ export interface LoadReport {
   readonly sent: number;
   /** Denied by the webhook itself, in its own words. */
   readonly denied: number;
+  /** What a busy machine did not get answered within the second that an API server waits. */
+  readonly late: number;
   /** Every other answer. */
   readonly others: readonly string[];
   readonly slowestMs: number;
@@ -72,6 +74,7 @@ export class StorageChangeLoad {
   readonly #answers: Promise<void>[] = [];
   readonly #others: string[] = [];
   #denied = 0;
+  #late = 0;
   #pending = 0;
   #slowestMs = 0;
 
@@ -99,7 +102,13 @@ export class StorageChangeLoad {
   async stop(): Promise<LoadReport> {
     clearInterval(this.#timer);
     await Promise.all(this.#answers);
-    return { sent: this.#answers.length, denied: this.#denied, others: this.#others, slowestMs: this.#slowestMs };
+    return {
+      sent: this.#answers.length,
+      denied: this.#denied,
+      late: this.#late,
+      others: this.#others,
+      slowestMs: this.#slowestMs,
+    };
   }
 
   async #send(): Promise<void> {
@@ -116,6 +125,8 @@ export class StorageChangeLoad {
     const { message = "" } = body as { message?: string };
     if (status === 403 && isDenialBy(WEBHOOK_GUARD, kind.name, message)) {
       this.#denied++;
+    } else if (status === 500 && message.includes("context deadline exceeded")) {
+      this.#late++;
     } else {
       this.#others.push(`${status} ${message.slice(0, 300)}`);
     }
@@ -123,6 +134,7 @@ export class StorageChangeLoad {
 }
 
 /** For a summary on standard error: standard output belongs to TAP. */
-export function describeLoad({ sent, denied, others, slowestMs }: LoadReport): string {
-  return `${sent} storage changes sent, ${denied} ${FREEZE_REASON}, ${others.length} others, slowest ${Math.round(slowestMs)} ms`;
+export function describeLoad({ sent, denied, late, others, slowestMs }: LoadReport): string {
+  const counts = `${denied} ${FREEZE_REASON}, ${late} late, ${others.length} others`;
+  return `${sent} storage changes sent, ${counts}, slowest ${Math.round(slowestMs)} ms`;
 }
