@@ -88,7 +88,8 @@ export class SharedControlPlanes {
   /** Ends all of them. */
   async stop(): Promise<void> {
     const all = await Promise.allSettled(this.#all);
-    await Promise.all(all.map((one) => (one.status === "fulfilled" ? one.value.controlPlane.stop() : undefined)));
+    const started = all.flatMap((one) => (one.status === "fulfilled" ? [one.value.controlPlane] : []));
+    await Promise.all(started.map((controlPlane) => controlPlane.stop()));
   }
 }
 

@@ -107,35 +107,6 @@ parallel(
 );
 
 parallel(
-  "A list that fails as a whole, in every served version: it is waited for, and its message is shown",
-  async (t) => {
-    let isBroken = true;
-    const webhook = await serveConversion(t, (name) => isBroken && name === "w3");
-    const kind = new TestKind("unlistable");
-    await cluster.createStale(kind, 8, { conversion: conversionBy(webhook) });
-    await cluster.setVersions(kind, { storage: "v1", unserved: ["v1alpha1"] });
-    let output = "";
-    const ended = cluster.migrate([kind.name, "--max-freeze-idle", "2s"], {
-      onStdout: (text) => {
-        output += text;
-      },
-    });
-    await eventually(async () => /retrying .*w3 cannot be converted/.test(output), "the run waits and says why");
-    await eventually(async () => /waiting up to .*w3 cannot be converted/.test(output), "and lifts its freeze");
-    const waits = output.length;
-    // Longer than it would take to freeze again, and be stuck again.
-    await new Promise((resolve) => setTimeout(resolve, 6_000));
-    t.notMatch(output.slice(waits), /froze the/, "what fails with the whole list is not tried with a single object");
-    await assertUnfrozen(t, cluster, kind);
-    t.same(await cluster.storedAs(kind), { v1alpha1: 8 });
-    isBroken = false;
-    const { code, stderr } = await ended;
-    t.equal(code, 0, stderr);
-    t.same(await cluster.storedAs(kind), { v1: 8 });
-  },
-);
-
-parallel(
   "A list that fails as a whole, in every served version, for longer than the budget: the run ends with its message",
   async (t) => {
     const webhook = await serveConversion(t, (name) => name === "w3");

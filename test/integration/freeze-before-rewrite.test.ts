@@ -1,22 +1,12 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { CRD_FIELD_MANAGER, FREEZE_REASON, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { formatOwner, type FreezeOwner, isSameRun } from "../../src/api/owner.ts";
+import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { systemClock } from "../../src/clock.ts";
-import { ApiClient } from "../../src/kube/client.ts";
-import {
-  CRDS,
-  MERGE_PATCH,
-  POLICIES,
-  POLICY_BINDINGS,
-  type Resource,
-  WEBHOOK_CONFIGURATIONS,
-} from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { freeze, unfreeze } from "../../src/freeze/freeze.ts";
 import { proveFreeze } from "../../src/freeze/freeze-proof.ts";
-import { installGuard, policyGuardOf, type PolicyRemoval, removePolicyGuard } from "../../src/freeze/guard-install.ts";
+import { installGuard, policyGuardOf, removePolicyGuard } from "../../src/freeze/guard-install.ts";
 import { Retrier } from "../../src/retry/retrier.ts";
-import { lastVersionsChangeOf } from "../../src/apiservers/settle.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { alone, parallel } from "./parallel.ts";
@@ -84,74 +74,6 @@ for (const { title, shape } of SHAPES) {
     await reader.transport.close();
   });
 }
-
-/** Whether the policy of a guard is there, and its binding. */
-function areThere({ name }: { readonly name: string }): Promise<readonly boolean[]> {
-  const isThere = async (resource: Resource): Promise<boolean> => (await api.find(resource, { name })) !== undefined;
-  return Promise.all([POLICIES, POLICY_BINDINGS].map(isThere));
-}
-
-parallel("Settle counts from the newest of: the freeze itself never owns spec, so it is no change of it", async (t) => {
-  const kind = new TestKind("managed");
-  const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
-  const created = await cluster.createCrd(kind, { storage: "v1" });
-  await freeze(context, kind.name, owner);
-  const frozen = await cluster.crd(kind);
-  const own = frozen.metadata.managedFields?.filter(({ manager }) => manager === CRD_FIELD_MANAGER) ?? [];
-  t.same(
-    own.map(({ fieldsV1 }) => Object.keys(fieldsV1 ?? {})),
-    [["f:metadata"]],
-  );
-  t.ok(lastVersionsChangeOf(frozen));
-  t.equal(lastVersionsChangeOf(frozen), lastVersionsChangeOf(created));
-  await unfreeze(context, kind.name, owner);
-});
-
-parallel("The policy guard is one for each CRD, and is removed only by its owner", async (t) => {
-  const [kind, other] = [new TestKind("owned"), new TestKind("other")];
-  const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
-  const [guard, otherGuard] = [policyGuardOf(kind.name), policyGuardOf(other.name)];
-  await installGuard(context, { crdName: kind.name, guard }, owner);
-  await installGuard(
-    context,
-    { crdName: other.name, guard: otherGuard },
-    { ...owner, lease: `kube-system/${other.name}` },
-  );
-  await removePolicyGuard(context, kind.name, (found) => found?.identity === "another");
-  t.same(await areThere(guard), [true, true]);
-  await removePolicyGuard(context, kind.name, (found) => found !== undefined && isSameRun(found, owner));
-  t.same(await areThere(guard), [false, false]);
-  t.same(await areThere(otherGuard), [true, true], "the one of another CRD stays");
-  await removePolicyGuard(context, other.name, () => true);
-});
-
-parallel(
-  "the policy goes also where another client writes it in between, and stays where another run took it",
-  async (t) => {
-    const kind = new TestKind("edited");
-    const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
-    const guard = policyGuardOf(kind.name);
-    const isOwn = (found: FreezeOwner | undefined): boolean => found !== undefined && isSameRun(found, owner);
-    // The other client comes between the read and the DELETE.
-    const removed = async (edit: object): Promise<PolicyRemoval> => {
-      await installGuard(context, { crdName: kind.name, guard }, owner);
-      const patch = { type: MERGE_PATCH, body: { metadata: edit } };
-      const client = new ApiClient(api.transport);
-      let edits = 0;
-      client.delete = async (resource, ref, options) => {
-        if (resource === POLICIES && edits++ < 3) await api.patch(resource, ref, patch);
-        return api.delete(resource, ref, options);
-      };
-      return removePolicyGuard({ ...context, client }, kind.name, isOwn);
-    };
-    t.equal(await removed({ labels: { edited: "yes" } }), "removed");
-    t.same(await areThere(guard), [false, false]);
-    const another = { annotations: { [OWNER_ANNOTATION]: formatOwner({ ...owner, identity: "another" }) } };
-    t.equal(await removed(another), "kept");
-    t.same(await areThere(guard), [true, false]);
-    await removePolicyGuard(context, kind.name, () => true);
-  },
-);
 
 alone("migrate does nothing where the webhook is to guard and is not installed", async (t) => {
   const kind = new TestKind("bare");

@@ -185,17 +185,3 @@ parallel("a CRD deleted and created again during a run is not pruned", async (t)
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
 });
-
-parallel("a version that becomes unserved in mid-run does not count as objects gone", async (t) => {
-  const kind = new TestKind("unserved");
-  const run = await startSlowRun(cluster, kind);
-  await cluster.setVersions(kind, { storage: "v1", unserved: ["v1"] });
-  const { code, stderr } = await run.ended;
-  t.equal(code, 1);
-  t.match(stderr, /\[VersionNotServed\]/);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "there were objects left to rewrite");
-  await assertUnfrozen(t, cluster, kind);
-  t.equal((await cluster.migrate([kind.name])).code, 0, "running it again goes through the other version");
-  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
-});

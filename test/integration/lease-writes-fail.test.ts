@@ -1,7 +1,6 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import { KsvmError } from "../../src/errors.ts";
 import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { MAX_OPEN_PAGES } from "../../src/migrator/rewrite/open-pages.ts";
@@ -115,29 +114,4 @@ parallel("a run whose Lease cannot be written waits without a freeze, says so, a
   );
   t.equal(after?.at(-1), SLOW_RUN_OBJECTS, "and each object counts once");
   await assertNoTraces(t, cluster, kind);
-});
-
-parallel("a run that gives up because its Lease cannot be written lifts its freeze, and ends", async (t) => {
-  const kind = new TestKind("givesup");
-  const { ended } = await runWithoutLeaseWrites(t, kind, ["--webhook-wait", "5s"]);
-  await untilLifted(kind);
-  const { code, stdout, stderr } = await ended;
-  t.equal(code, 1);
-  t.match(stderr, /leases\.example\.com.*\[RetryBudgetExceeded\]/);
-  t.match(stdout + stderr, /Cannot release Lease ".*it expires by itself/);
-  await assertUnfrozen(t, cluster, kind);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-});
-
-parallel("Ctrl-C lifts the freeze of a run whose Lease cannot be written", async (t) => {
-  const kind = new TestKind("stopped");
-  const interrupt = new AbortController();
-  const { seen, ended } = await runWithoutLeaseWrites(t, kind, [], { signal: interrupt.signal });
-  await eventually(async () => /retrying .*leases\.example\.com/.test(seen.output), "the run waits for its Lease");
-  interrupt.abort(new KsvmError("Interrupted", "enough"));
-  await untilLifted(kind);
-  const { code, stderr } = await ended;
-  t.equal(code, 130, stderr);
-  await assertUnfrozen(t, cluster, kind);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
 });

@@ -1,6 +1,5 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { type CrdShape, GROUP, TestKind } from "./crd-fixture.ts";
@@ -54,10 +53,6 @@ parallel("an object that an earlier, namespaced CRD left is named, and nothing i
   );
 });
 
-parallel("an object that an earlier, cluster-scoped CRD left is named, and nothing is pruned", async (t) => {
-  await assertRefused(t, await withLeftover("Namespaced"), /left it without a namespace, and the CRD is namespaced/);
-});
-
 /** Runs that freeze nothing: what they say of the objects, and that the one that was left is named in time. */
 async function assertNamed(t: Test, kind: TestKind, reason: RegExp): Promise<void> {
   const flags = ["--settle", "1s", "-o", "json", "--max-idle", "20s"];
@@ -77,19 +72,4 @@ parallel("a run without a freeze names an object that an earlier, namespaced CRD
     await withLeftover("Cluster"),
     /left it in namespace \\"default\\", and the CRD is cluster-scoped/,
   );
-});
-
-parallel("a run without a freeze names an object without a namespace beside one of the same name", async (t) => {
-  const kind = await withLeftover("Namespaced", "real");
-  await assertNamed(t, kind, /left it without a namespace, and the CRD is namespaced/);
-});
-
-parallel("the scope of a CRD cannot change, and a CRD that is deleted takes its objects with it", async (t) => {
-  const kind = new TestKind("rescope");
-  await cluster.createStale(kind, 3);
-  const body = { spec: { scope: "Cluster" } };
-  await t.rejects(api.patch(CRDS, kind, { type: MERGE_PATCH, body }), { message: /spec.scope.*field is immutable/ });
-  await api.delete(CRDS, kind);
-  await eventually(async () => (await api.find(CRDS, kind)) === undefined, "the CRD is gone");
-  t.same(await cluster.storedAs(kind), {});
 });

@@ -3,8 +3,6 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CLUSTER_ROLES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { DENIAL_PATIENCE_MS } from "../../src/retry/patience.ts";
-import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 import { parallel } from "./parallel.ts";
@@ -84,18 +82,4 @@ parallel("writes that the authorizer refuses for a moment, as after a restart, a
   t.equal(code, 0, stderr);
   t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-});
-
-parallel("writes that the authorizer refuses from now on are waited for once, and not object by object", async (t) => {
-  const kind = new TestKind("always");
-  const { ended } = await startRefusedRun(kind, "refused-always");
-  const startedAt = performance.now();
-  const { code, stderr } = await ended;
-  const ms = performance.now() - startedAt;
-  t.equal(code, 3, stderr);
-  t.match(stderr, /default\/w\d+: .*User "refused-always" cannot patch resource/);
-  // Dozens of objects are left: one after the other they would take many minutes.
-  t.ok(ms > DENIAL_PATIENCE_MS / 2 && ms < DENIAL_PATIENCE_MS + 45_000, `it took ${Math.round(ms)} ms`);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  await assertUnfrozen(t, cluster, kind);
 });

@@ -119,40 +119,6 @@ await t.test(
   },
 );
 
-await t.test("unfreeze needs no more than to get and patch the CRD", async (t) => {
-  const kind = new TestKind("least");
-  await cluster.createCrd(kind, { storage: "v1" });
-  await leaveFreeze(cluster, kind);
-  const rule = {
-    apiGroups: [CRDS.group],
-    resources: [CRDS.resource],
-    verbs: ["get", "patch"],
-    resourceNames: [kind.name],
-  };
-  const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
-  const name = `unfreeze-${kind.plural}`;
-  const apiVersion = "rbac.authorization.k8s.io/v1";
-  await api.create(
-    { ...RBAC, resource: "clusterroles" },
-    { apiVersion, kind: "ClusterRole", metadata: { name }, rules: [rule] },
-  );
-  await api.create(
-    { ...RBAC, resource: "clusterrolebindings" },
-    {
-      apiVersion,
-      kind: "ClusterRoleBinding",
-      metadata: { name },
-      roleRef: { apiGroup: RBAC.group, kind: "ClusterRole", name },
-      subjects: [{ apiGroup: RBAC.group, kind: "User", name: "helper" }],
-    },
-  );
-  const kubeconfig = cluster.controlPlane.kubeconfigFor("helper");
-  const run = () => cluster.ksvm(["unfreeze", kind.name, "-y", "--kubeconfig", kubeconfig]);
-  await eventually(async () => !/Forbidden/.test((await run()).stderr), "the role is in force");
-  t.notOk(Object.hasOwn((await cluster.crd(kind)).metadata.annotations ?? {}, MIGRATING_ANNOTATION));
-  t.match(await run(), { code: 0, stdout: /note: cannot look for leftover policies: .*forbidden/ });
-});
-
 await t.test("unfreeze says in one line what it cannot find", async (t) => {
   const problems = [
     ["nothing.example.com", 'Cannot find "nothing.example.com": '],

@@ -2,13 +2,10 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
-import type { MigrationResult } from "../../src/migrator/result.ts";
-import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
-import { objectWebhook } from "./object-webhook.ts";
 import { parallel } from "./parallel.ts";
 import { rejectUpdates } from "./reject-updates.ts";
 
@@ -66,14 +63,6 @@ const embedResource: Tighten = (kind) => {
 };
 const denyNegative: Tighten = (kind) =>
   rejectUpdates(cluster, kind, { expression: "object.spec.replicas >= 0", message: "replicas is negative" });
-const requireGrowth: Tighten = (kind) => {
-  const size = { type: "integer", "x-kubernetes-validations": [{ rule: "self > oldSelf" }] };
-  return setVersions(kind, versionsOf({ ...SHAPE, specSchema: specSchemaOf({ size }) }));
-};
-
-function ofStatus(status: number): RegExp {
-  return new RegExp(`answered ${status}:`);
-}
 
 /** Waits until an update of an object that changes nothing is rejected, and says how. */
 async function untilRejected(kind: TestKind): Promise<void> {
@@ -150,50 +139,6 @@ parallel("--via=status does not prune where admission rejects status updates, to
   await assertUnfrozen(t, cluster, kind);
 });
 
-parallel("--via=status counts and names objects whose status a mutating webhook changes, and no others", async (t) => {
-  const kind = new TestKind("mutated");
-  await createStale(kind);
-  const before = await everyObject(kind);
-  // Of a write to the status an API server takes nothing but the status.
-  const patches: Readonly<Record<string, readonly object[]>> = {
-    w1: [{ op: "add", path: "/status", value: { seenBy: "webhook" } }],
-    w2: [
-      { op: "add", path: "/spec/owner", value: "webhook" },
-      { op: "add", path: "/metadata/labels", value: { owner: "webhook" } },
-    ],
-    rich: [{ op: "add", path: "/status/seenBy", value: "webhook" }],
-  };
-  const decide = (name: string) => ({ allowed: true, patch: patches[name] ?? [] });
-  await objectWebhook(t, cluster, kind, { type: "Mutating", subresource: "status", decide });
-  for (const more of [["--dry-run"], []]) {
-    const run = await cluster.migrate([kind.name, "--via=status", ...more, "-o", "json"]);
-    const result = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as MigrationResult;
-    t.match(result, { counts: { done: COUNT + 1, changed: 2 } }, run.stderr);
-    t.same(result.changedObjects.map(({ name }) => name).toSorted(), ["rich", "w1"]);
-  }
-  t.same(await cluster.storedAs(kind), { v1: COUNT + 1 });
-  const statuses: Readonly<Record<string, object>> = {
-    rich: { ready: true, seenBy: "webhook" },
-    w1: { seenBy: "webhook" },
-  };
-  const expected = before.map((object) => {
-    const status = statuses[object.metadata.name ?? ""];
-    return { ...asTheUserSees(object), ...(status === undefined ? {} : { status }) };
-  });
-  t.strictSame((await everyObject(kind)).map(asTheUserSees), expected);
-});
-
-parallel("a transition rule in the schema rejects the way through the status as well", async (t) => {
-  const kind = new TestKind("rule");
-  await createStale(kind);
-  await requireGrowth(kind);
-  await untilRejected(kind);
-  await refusesTheNormalWay(t, kind, /failed rule: self > oldSelf/);
-  const run = await cluster.migrate([kind.name, "--via=status"]);
-  t.match(run, { code: 3, stderr: /failed rule: self > oldSelf/ });
-  t.same(await cluster.storedAs(kind), { v1alpha1: COUNT + 1 });
-});
-
 parallel("--via=status is refused where there is no status subresource, and nothing is changed", async (t) => {
   const kind = new TestKind("none");
   await cluster.createStale(kind, 2);
@@ -210,33 +155,4 @@ parallel("--via=status is refused where there is no status subresource, and noth
     code: 1,
     stderr: /"configmaps" with --via=status: it is no custom resource; nothing was changed/,
   });
-});
-
-parallel("a write through the status holds to the resourceVersion, and its answer shows another uid", async (t) => {
-  const kind = new TestKind("proof");
-  await cluster.createStale(kind, 1, { statusSubresource: true });
-  const target = { ...kind.resource("v1"), kind: kind.kind };
-  const options = { subresource: "status", signal: AbortSignal.timeout(60_000) } as const;
-  const { metadata } = await api.get<WholeObject>(kind.resource("v1"), FIRST);
-  const older = { ...metadata, resourceVersion: "1" };
-  await t.rejects(noOpWrite(api.transport, target, older, options), ofStatus(409));
-  const absent = { ...metadata, name: "absent" };
-  await t.rejects(noOpWrite(api.transport, target, absent, options), ofStatus(404), "it creates nothing");
-  t.same(await cluster.storedAs(kind), { v1alpha1: 1 });
-  const other = { ...metadata, uid: "11111111-1111-1111-1111-111111111111" };
-  const written = await noOpWrite(api.transport, target, other, options);
-  t.equal(written.uid, metadata.uid, "the API server does not look at the uid there: the answer tells");
-  const { uid, resourceVersion } = written;
-  const again = await noOpWrite(
-    api.transport,
-    target,
-    { name: "w0", namespace: "default", uid, resourceVersion },
-    options,
-  );
-  t.equal(again.resourceVersion, resourceVersion, "an object in the storage version is not written");
-  await t.rejects(
-    noOpWrite(api.transport, target, { ...other, resourceVersion }, { ...options, subresource: undefined }),
-    ofStatus(422),
-    "negative control: the object itself is held to the uid",
-  );
 });
