@@ -4,7 +4,6 @@ import type { NewObject } from "../src/kube/client.ts";
 import type { ApiserverOptions } from "../test/control-plane/apiserver.ts";
 import { encryptionConfig, storedWith } from "../test/control-plane/encryption.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
-import { IN_TREE_APISERVER } from "./in-tree.ts";
 
 const NAMESPACES = { group: "", version: "v1", resource: "namespaces" };
 const SECRETS = { group: "", version: "v1", resource: "secrets" };
@@ -15,7 +14,7 @@ const QUIET_MS = 5_000;
 
 /** What an API server is started with that encrypts Secrets with the first of these keys, and knows the others. */
 export function withKeys(...keys: readonly string[]): ApiserverOptions {
-  return { ...IN_TREE_APISERVER, encryptionConfig: encryptionConfig(keys, ["secrets"]) };
+  return { encryptionConfig: encryptionConfig(keys, ["secrets"]) };
 }
 
 /** Secrets whose key can be rotated again and again. */

@@ -5,7 +5,7 @@ import { parseArgs } from "node:util";
 import { programVersion } from "../src/cli/shared/version.ts";
 import { readVersions } from "../test/control-plane/versions.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
-import { IN_TREE_APISERVER, migrateInTree, startInTree } from "./in-tree.ts";
+import { migrateInTree, startInTree } from "./in-tree.ts";
 import { type PruneResult, renderPruneReport } from "./prune-report.ts";
 import { lookAtAftermath, prepareRejectedObject } from "./rejected-object.ts";
 import { runKsvm } from "./run-ksvm.ts";
@@ -23,7 +23,7 @@ await runScript(async (interrupted) => {
   if (!["table", "json"].includes(values.output)) {
     throw new Error(`Cannot print as "${values.output}": choose table or json`);
   }
-  await withCluster({ ...IN_TREE_APISERVER, signal: interrupted, deadlineMs: DEADLINE_MS }, async (cluster, signal) => {
+  await withCluster({ signal: interrupted, deadlineMs: DEADLINE_MS }, async (cluster, signal) => {
     // Both mostly wait, each on a CRD of its own, so they may do so at the same time.
     const results = await Promise.all([measureInTree(cluster, signal), measureKsvm(cluster, signal)]);
     const report = { date: new Date().toISOString(), kubernetes: readVersions().kubernetes, results };

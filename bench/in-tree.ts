@@ -6,16 +6,10 @@ import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { GROUP, type TestKind } from "../test/integration/crd-fixture.ts";
 import type { Resource } from "../src/kube/resources.ts";
 
-/** What the API server needs for the in-tree controller. */
-export const IN_TREE_APISERVER = {
-  featureGates: { StorageVersionMigrator: true },
-  runtimeConfig: { "storagemigration.k8s.io/v1beta1": true },
-} as const;
-
-/** StorageVersionMigrations of Kubernetes itself. */
+/** StorageVersionMigrations of Kubernetes itself, as they are served by default since 1.37. */
 export const MIGRATIONS: Resource = {
   group: "storagemigration.k8s.io",
-  version: "v1beta1",
+  version: "v1",
   resource: "storageversionmigrations",
 };
 
@@ -50,7 +44,6 @@ export function startInTree(
 ): Promise<ManagedProcess> {
   return controlPlane.startControllerManager({
     controllers: CONTROLLERS,
-    featureGates: IN_TREE_APISERVER.featureGates,
     extraArgs,
   });
 }

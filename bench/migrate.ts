@@ -3,7 +3,7 @@ import { cpus } from "node:os";
 
 import { programVersion } from "../src/cli/shared/version.ts";
 import { readVersions } from "../test/control-plane/versions.ts";
-import { IN_TREE_APISERVER } from "./in-tree.ts";
+
 import { parseMigrateBenchOptions, USAGE } from "./migrate-options.ts";
 import { runScript, say } from "./run-script.ts";
 import { StaleObjects } from "./stale-objects.ts";
@@ -17,7 +17,7 @@ await runScript(async (interrupted) => {
     console.log(USAGE);
     return;
   }
-  await withCluster({ ...IN_TREE_APISERVER, signal: interrupted }, async (cluster, signal) => {
+  await withCluster({ signal: interrupted }, async (cluster, signal) => {
     say(`creating ${options.objects} objects`);
     const stale = await StaleObjects.create(cluster, options);
     const bench: Bench = { cluster, stale, signal };

@@ -3,10 +3,10 @@ import { unlessAtLeast } from "./control-plane/features.ts";
 
 /** Files of tests whose cluster an older Kubernetes cannot make. Single tests say so by their `skip`. */
 const NEEDS = [
-  { files: "test/simulation/fidelity/*.test.ts", minor: 36, what: "the model of the simulation is of that version" },
+  { files: "test/simulation/fidelity/*.test.ts", minor: 37, what: "the model of the simulation is of that version" },
   {
-    files: "test/integration/{in-tree-*,prune-policy}.test.ts",
-    minor: 36,
+    files: "test/integration/{in-tree,prune-policy}.test.ts",
+    minor: 37,
     what: "the in-tree controller as it is now",
   },
   {
@@ -23,11 +23,6 @@ const NEEDS = [
     files: "test/{integration,long}/reencrypt*.test.ts",
     minor: 34,
     what: "API servers show which encryption configuration they use",
-  },
-  {
-    files: "test/integration/cbor.test.ts",
-    minor: 32,
-    what: "API servers have the feature gate CBORServingAndStorage",
   },
 ] as const;
 

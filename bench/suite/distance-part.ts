@@ -1,4 +1,3 @@
-import { IN_TREE_APISERVER } from "../in-tree.ts";
 import { withCluster } from "../with-cluster.ts";
 import { Arena, type Part, type PartContext, type Row } from "./arena.ts";
 import { type Contender, IN_TREE, ksvm, peer } from "./contenders.ts";
@@ -36,7 +35,7 @@ async function measured(
   context: PartContext,
 ): Promise<readonly Row[]> {
   const rows: Row[] = [];
-  await withCluster({ ...IN_TREE_APISERVER, signal: context.signal }, async (cluster) => {
+  await withCluster({ signal: context.signal }, async (cluster) => {
     const arena = await Arena.create(cluster, objects, context);
     for (const contender of contenders) {
       for (const roundTripMs of ROUND_TRIPS_MS) {

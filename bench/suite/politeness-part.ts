@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { prepareClients, queueRewrites, routeOfMigrator, USERS } from "./politeness-fixture.ts";
 import type { Cluster } from "../../test/integration/cluster.ts";
-import { IN_TREE_APISERVER } from "../in-tree.ts";
 import { say } from "../run-script.ts";
 import { withCluster } from "../with-cluster.ts";
 import { Arena, type Part, type PartContext, type Row, rounded } from "./arena.ts";
@@ -28,7 +27,7 @@ export const POLITENESS: Part = {
     const rows: Row[] = [];
     const { peerSource } = context;
     const peers = peerSource === undefined ? [] : [peerContender(peerSource)];
-    await withCluster({ ...IN_TREE_APISERVER, users: USERS, signal: context.signal }, async (cluster) => {
+    await withCluster({ users: USERS, signal: context.signal }, async (cluster) => {
       const arena = await Arena.create(cluster, OBJECTS, context);
       await prepareClients(cluster);
       const add = async (name: string, work: Contender | undefined): Promise<void> => {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Cluster } from "../../test/integration/cluster.ts";
-import { IN_TREE_APISERVER, MIGRATIONS, migrateInTree, startInTree } from "../in-tree.ts";
+import { MIGRATIONS, migrateInTree, startInTree } from "../in-tree.ts";
 import { runKsvm } from "../run-ksvm.ts";
 import { ScrapedMetrics } from "../scraped-metrics.ts";
 import { say } from "../run-script.ts";
@@ -22,7 +22,7 @@ export const RERUN: Part = {
       rows.push(row);
       say(JSON.stringify(row));
     };
-    await withCluster({ ...IN_TREE_APISERVER, signal: context.signal }, async (cluster) => {
+    await withCluster({ signal: context.signal }, async (cluster) => {
       const arena = await Arena.create(cluster, OBJECTS, context);
       await arena.stale.renew(context.signal);
       add(await counted(arena, "ksvm: killed halfway, and run again", () => killed(arena, context)));

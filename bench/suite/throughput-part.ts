@@ -1,4 +1,3 @@
-import { IN_TREE_APISERVER } from "../in-tree.ts";
 import { withCluster } from "../with-cluster.ts";
 import { Arena, type Part, type Row, rounded } from "./arena.ts";
 import { bareLoop, IN_TREE, KUBECTL_REPLACE, ksvm, peer } from "./contenders.ts";
@@ -20,7 +19,7 @@ export const THROUGHPUT: Part = {
   about: `${OBJECTS.toLocaleString("en")} objects of 2 KB on one API server. Seconds are those of the whole process, from its start to its end; objects/s leave out the wait for writes that may still be under way ("settle s"), which only ksvm does and which a cluster whose API servers run for longer than 16 minutes does not have. "Of the limit" compares with the best bare loop.`,
   async run(context) {
     const rows: Row[] = [];
-    await withCluster({ ...IN_TREE_APISERVER, signal: context.signal }, async (cluster) => {
+    await withCluster({ signal: context.signal }, async (cluster) => {
       const arena = await Arena.create(cluster, OBJECTS, context);
       const ours = [ksvm("ksvm"), ksvm("ksvm --priority=fast", ["--priority=fast"])];
       for (const contender of [...ours, ...LOOPS.slice(0, 6), ...ours, ...LOOPS.slice(6), ...ours]) {

@@ -1,6 +1,5 @@
 import { stringify } from "yaml";
 import t from "tap";
-import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import { storageVersionOf } from "../../src/api/crd.ts";
 import type { ApiError } from "../../src/kube/errors.ts";
 import { APPLY_PATCH, CLUSTER_ROLES, CRDS } from "../../src/kube/resources.ts";
@@ -11,8 +10,8 @@ import { fileOf } from "./crd-file.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { createInV1, IN_TREE, leaveFailedInTree, listProblem, loseObjects, pruneByHand, V1 } from "./lost-objects.ts";
 
-const HAS_IN_TREE = isAtLeast(35);
-const cluster = await Cluster.start(t, { ...(HAS_IN_TREE ? IN_TREE_APISERVER : {}), users: [{ name: "reader" }] });
+const HAS_IN_TREE = isAtLeast(37);
+const cluster = await Cluster.start(t);
 const { api } = cluster;
 
 async function check(path: string): Promise<{ readonly code: number | null; readonly entry: CheckEntry }> {

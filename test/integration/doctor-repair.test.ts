@@ -1,5 +1,5 @@
 import t, { type Test } from "tap";
-import { IN_TREE_APISERVER, migrateInTree, startInTree } from "../../bench/in-tree.ts";
+import { migrateInTree, startInTree } from "../../bench/in-tree.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { restoredVersion } from "../../src/doctor/restored-version.ts";
@@ -13,8 +13,8 @@ import { leaveFreeze } from "./left-behind.ts";
 import { createInV1, dropOldVersions, IN_TREE, listProblem, loseObjects, pruneByHand, V1 } from "./lost-objects.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
 
-const NO_IN_TREE = unlessAtLeast(36, "the in-tree migrator that prunes");
-const cluster = await Cluster.start(t, NO_IN_TREE === false ? IN_TREE_APISERVER : {});
+const NO_IN_TREE = unlessAtLeast(37, "the in-tree migrator is on by default");
+const cluster = await Cluster.start(t);
 const { api } = cluster;
 const FLAGS = ["--settle", "1s", "--convergence-timeout", "20s"] as const;
 

@@ -1,5 +1,4 @@
 import t from "tap";
-import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import { LEASE_KIND } from "../../src/api/lease.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import type { Finding } from "../../src/doctor/doctor-types.ts";
@@ -13,11 +12,8 @@ import { leaveFailedInTree, loseObjects, pruneByHand, V1 } from "./lost-objects.
 import { startSlowRun } from "./slow-run.ts";
 import { installWebhook } from "./webhook-guard.ts";
 
-const NO_IN_TREE = unlessAtLeast(35, "storagemigration.k8s.io/v1beta1");
-const cluster = await Cluster.start(t, {
-  ...(NO_IN_TREE === false ? IN_TREE_APISERVER : {}),
-  users: [{ name: "reader" }],
-});
+const NO_IN_TREE = unlessAtLeast(37, "storagemigration.k8s.io/v1");
+const cluster = await Cluster.start(t);
 const { api } = cluster;
 
 async function doctor(...names: readonly string[]) {

@@ -13,7 +13,7 @@ import { alone, parallel } from "./parallel.ts";
 import { serveWebhook } from "./serve-webhook.ts";
 import { type CrdShape, TestKind } from "./crd-fixture.ts";
 
-const cluster = await Cluster.start(t, { users: [{ name: "reader" }] });
+const cluster = await Cluster.start(t);
 const { api } = cluster;
 const { signal } = new AbortController();
 const retrier = new Retrier({ clock: systemClock, random: Math.random });

@@ -28,7 +28,7 @@ import { applyBase, startAsServiceAccount } from "./installation.ts";
 import { parallel } from "./parallel.ts";
 import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
-const cluster = await Cluster.start(t, { users: [{ name: "helper" }] });
+const cluster = await Cluster.start(t);
 const { api } = cluster;
 await applyBase(cluster);
 // Nothing serves the webhook here: runs use policies.

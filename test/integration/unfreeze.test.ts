@@ -1,5 +1,4 @@
 import t from "tap";
-import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
 import type { CrdCondition } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
@@ -12,11 +11,8 @@ import { leaveFreeze, leaveStorageMigrating } from "./left-behind.ts";
 import { IN_TREE } from "./lost-objects.ts";
 import { startSlowRun } from "./slow-run.ts";
 
-const NO_IN_TREE = unlessAtLeast(35, "storagemigration.k8s.io/v1beta1");
-const cluster = await Cluster.start(t, {
-  ...(NO_IN_TREE === false ? IN_TREE_APISERVER : {}),
-  users: [{ name: "helper" }],
-});
+const NO_IN_TREE = unlessAtLeast(37, "storagemigration.k8s.io/v1");
+const cluster = await Cluster.start(t);
 const { api } = cluster;
 const flip = (storage: string) => ({ type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage }) } } });
 

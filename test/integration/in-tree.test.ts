@@ -1,22 +1,20 @@
 import t from "tap";
-import { IN_TREE_APISERVER } from "../../bench/in-tree.ts";
+import { migrateInTree, MIGRATIONS as IN_TREE, startInTree } from "../../bench/in-tree.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
-import { createMigration, installSystem, SLOW, startController, untilState } from "./controller-fixture.ts";
+import { startController } from "./controller.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
-import { installWebhook } from "./webhook-guard.ts";
+import { createMigration, installSystem, untilState } from "./migrations.ts";
 
-const cluster = await Cluster.start(t, IN_TREE_APISERVER);
+// Kubernetes' own migrator at work on the same resource: ksvm waits for it.
+
+const cluster = await Cluster.start(t);
 const { api } = cluster;
 await installSystem(cluster);
-const webhook = await installWebhook(cluster);
-t.teardown(() => webhook.uninstall());
-
-const IN_TREE = { group: "storagemigration.k8s.io", version: "v1beta1", resource: "storageversionmigrations" };
 
 /**
  * A migration of Kubernetes' own migrator that runs. The real controller begins it half a minute later and ends it when
@@ -25,7 +23,7 @@ const IN_TREE = { group: "storagemigration.k8s.io", version: "v1beta1", resource
 async function startInTreeMigration(kind: TestKind): Promise<{ end(): Promise<void> }> {
   const ref = { name: kind.plural };
   await api.create(IN_TREE, {
-    apiVersion: "storagemigration.k8s.io/v1beta1",
+    apiVersion: "storagemigration.k8s.io/v1",
     kind: "StorageVersionMigration",
     metadata: ref,
     spec: { resource: { group: GROUP, resource: kind.plural } },
@@ -45,46 +43,7 @@ async function startInTreeMigration(kind: TestKind): Promise<{ end(): Promise<vo
   return { end: () => api.delete(IN_TREE, ref) };
 }
 
-await t.test(
-  "a migration waits while Kubernetes' own migrator runs on the same resource, and on no other",
-  async (t) => {
-    startController(t, cluster);
-    const [kind, other] = [new TestKind("both"), new TestKind("other")];
-    await cluster.createStale(kind, 3);
-    await cluster.createStale(other, 3);
-    const inTree = await startInTreeMigration(kind);
-    const created = await createMigration(cluster, kind);
-    const waiting = await untilState(cluster, created, ["Waiting"]);
-    t.match(waiting.status?.conditions?.[0], { reason: "InTreeMigration", message: new RegExp(kind.plural) });
-    await untilState(cluster, await createMigration(cluster, other), ["Succeeded"]);
-    await assertUnfrozen(t, cluster, kind);
-    t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
-    await inTree.end();
-    await untilState(cluster, created, ["Succeeded"]);
-    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-  },
-);
-
-await t.test(
-  "a migration yields to one of Kubernetes' own migrator that begins during it, and starts again",
-  async (t) => {
-    startController(t, cluster, SLOW);
-    const kind = new TestKind("yields");
-    await cluster.createStale(kind, 150);
-    const created = await createMigration(cluster, kind);
-    await untilRewriting(cluster, kind);
-    const inTree = await startInTreeMigration(kind);
-    await untilState(cluster, created, ["Waiting"]);
-    await assertUnfrozen(t, cluster, kind);
-    const left = await cluster.storedAs(kind);
-    t.ok((left["v1alpha1"] ?? 0) > 0);
-    await inTree.end();
-    await untilState(cluster, created, ["Succeeded"], 60_000);
-    t.same(await cluster.storedAs(kind), { v1: 150 });
-    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-  },
-);
-
+// Before a controller has registered a webhook, so that the policy guards the run.
 await t.test(
   "ksvm migrate waits while Kubernetes' own migrator runs on the same resource, and yields to one that begins",
   async (t) => {
@@ -118,8 +77,28 @@ await t.test(
   },
 );
 
+await t.test(
+  "a migration waits while Kubernetes' own migrator runs on the same resource, and on no other",
+  async (t) => {
+    await startController(t, cluster);
+    const [kind, other] = [new TestKind("both"), new TestKind("other")];
+    await cluster.createStale(kind, 3);
+    await cluster.createStale(other, 3);
+    const inTree = await startInTreeMigration(kind);
+    const created = await createMigration(cluster, kind);
+    const waiting = await untilState(cluster, created, ["Waiting"]);
+    t.match(waiting.status?.conditions?.[0], { reason: "InTreeMigration", message: new RegExp(kind.plural) });
+    await untilState(cluster, await createMigration(cluster, other), ["Succeeded"]);
+    await assertUnfrozen(t, cluster, kind);
+    t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+    await inTree.end();
+    await untilState(cluster, created, ["Succeeded"]);
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  },
+);
+
 await t.test("a StorageMigrating that nothing explains is reported with how to clear it", async (t) => {
-  startController(t, cluster);
+  await startController(t, cluster);
   const kind = new TestKind("stuck");
   await cluster.createStale(kind, 3);
   const setConditions = async (status: string): Promise<void> => {
@@ -141,4 +120,17 @@ await t.test("a StorageMigrating that nothing explains is reported with how to c
   await setConditions("False");
   await untilState(cluster, created, ["Succeeded"]);
   await eventually(async () => storedVersionsOf(await cluster.crd(kind)).length === 1, "it is pruned");
+});
+
+await t.test("a migration waits for the real in-tree controller, and finds its work done", async (t) => {
+  await startController(t, cluster);
+  const kind = new TestKind("real");
+  await cluster.createStale(kind, 30);
+  const inTree = migrateInTree(cluster, kind, new AbortController().signal);
+  const created = await createMigration(cluster, kind);
+  await startInTree(cluster);
+  t.equal((await inTree).outcome, "Succeeded");
+  await untilState(cluster, created, ["Succeeded"]);
+  t.same(await cluster.storedAs(kind), { v1: 30 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
 });
