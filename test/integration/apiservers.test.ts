@@ -7,7 +7,6 @@ import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { balanceRequests } from "./http-balancer.ts";
 import { alone, parallel } from "./parallel.ts";
-import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 
 // Two API servers that answer: which of them a run asks, and what it does where it cannot tell.
 
@@ -104,19 +103,4 @@ alone("an identity Lease without an API server is waited for and named, until it
   const run = await ended;
   t.equal(run.code, 0, run.stderr);
   await assertMigrated(t, kind, 5);
-});
-
-alone("one that joins in mid-run makes the run begin again, and nothing seen before is believed", async (t) => {
-  const kind = new TestKind("joined");
-  const balancer = await balance(t, controlPlane, [first, second]);
-  const run = await startSlowRun(cluster, kind, { flags: ["--kubeconfig", balancer.kubeconfig] });
-  const remove = await addIdentityLease(t, "apiserver-that-joins");
-  await eventually(
-    async () => (await api.find(LEASES, { namespace: "kube-system", name: "apiserver-that-joins" })) !== undefined,
-    "it is there",
-  );
-  setTimeout(() => void remove(), 3_000);
-  const { code, stderr } = await run.ended;
-  t.equal(code, 0, stderr);
-  await assertMigrated(t, kind, SLOW_RUN_OBJECTS);
 });

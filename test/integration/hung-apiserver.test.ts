@@ -11,7 +11,7 @@ import { SLOW_FLAGS, SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 
 // Two API servers of which the second one hangs (SIGSTOP), is killed, or comes back otherwise.
 
-const KEYS = encryptionConfig(["new", "old"]);
+const KEYS = encryptionConfig(["new", "old"], ["secrets"]);
 const HOSTS = [{ hostname: "alpha" }, { hostname: "beta" }];
 const cluster = await Cluster.start(t, { apiservers: 2, overrides: HOSTS, encryptionConfig: KEYS });
 const { controlPlane } = cluster;
@@ -107,7 +107,10 @@ await t.test("one that is killed and writes with another key for a while makes t
   const flags = ["--apiserver-endpoints", BOTH.join(), ...SLOW_FLAGS];
   const ended = cluster.migrate(["secrets", ...flags], { onStdout: (text) => (output += text) });
   await eventually(async () => /\d\d\/1\d\d/.test(output), "the run is under way");
-  await controlPlane.restartApiserver(1, { ...HOSTS[1], encryptionConfig: encryptionConfig(["old", "new"]) });
+  await controlPlane.restartApiserver(1, {
+    ...HOSTS[1],
+    encryptionConfig: encryptionConfig(["old", "new"], ["secrets"]),
+  });
   const late = { method: "POST", body: secret("aaa-late"), apiserver: 1 } as const;
   const path = "/api/v1/namespaces/default/secrets";
   await eventually(async () => (await controlPlane.request(path, late)).status === 201, "it serves again");
