@@ -10,7 +10,12 @@ const NEEDS = [
     what: "the in-tree controller as it is now",
   },
   {
-    files: "test/integration/{trigger-upgrade,trigger-disagreement,built-in,killed-apiserver}.test.ts",
+    files: "test/integration/upgrade.test.ts",
+    minor: 37,
+    what: "it emulates 1.34 and 1.37",
+  },
+  {
+    files: "test/integration/killed-apiserver.test.ts",
     minor: 36,
     what: "it emulates 1.33 and 1.36",
   },

@@ -55,7 +55,8 @@ export class ChaosProxy {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const kubeconfig = join(t.testdir(), "proxy.kubeconfig");
-    writeFileSync(kubeconfig, kubeconfigFor(controlPlane, url, pair.caPem), { mode: 0o600 });
+    // Who finds the addresses of API servers asks them past the proxy.
+    writeFileSync(kubeconfig, kubeconfigFor(controlPlane, url, `${pair.caPem}\n${controlPlane.ca}`), { mode: 0o600 });
     const target = new URL(controlPlane.apiservers[options.apiserver ?? 0]?.url ?? "");
     const agent = new https.Agent({ keepAlive: true, ca: controlPlane.ca });
     const proxy = new ChaosProxy({ kubeconfig, url, ca: pair.caPem }, target, agent, options);

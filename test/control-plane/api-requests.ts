@@ -12,9 +12,9 @@ function isRead(line: string): boolean {
   return /verb="(GET|LIST|WATCH)"/.test(line);
 }
 
-/** How many server-side applies to objects of a resource an API server has answered with a status since it was started. */
-export function appliesAnswered(controlPlane: ControlPlane, resource: string, code: number): Promise<number> {
-  const isCounted = (line: string): boolean => line.includes('verb="APPLY"') && line.includes(`code="${code}"`);
+/** How many patches of objects of a resource, applies too, an API server has answered with a status since it was started. */
+export function patchesAnswered(controlPlane: ControlPlane, resource: string, code: number): Promise<number> {
+  const isCounted = (line: string): boolean => /verb="(APPLY|PATCH)"/.test(line) && line.includes(`code="${code}"`);
   return countRequests(controlPlane, resource, { apiserver: 0, isCounted });
 }
 

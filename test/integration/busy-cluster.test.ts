@@ -1,16 +1,19 @@
+// A busy cluster: whatever others do to the objects, a run ends, loses nothing, and names what it could not write.
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { isNotFound } from "../../src/kube/absent.ts";
 import { isConflict } from "../../src/kube/client.ts";
+import { messageOf } from "../../src/errors.ts";
 import { MERGE_PATCH } from "../../src/kube/resources.ts";
-import { appliesAnswered } from "../control-plane/api-requests.ts";
+import { patchesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
-import { TestKind } from "./crd-fixture.ts";
+import { type CrdShape, TestKind } from "./crd-fixture.ts";
+import { objectWebhook } from "./object-webhook.ts";
 import { alone, parallel } from "./parallel.ts";
 import { rejectUpdates } from "./reject-updates.ts";
+import { conversionBy, serveConversion } from "./serve-webhook.ts";
 import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t, {
@@ -29,6 +32,7 @@ function keep(work: (round: number) => Promise<unknown>): () => Promise<number> 
     let round = 0;
     while (!stop.signal.aborted) {
       await work(round++);
+      await delay(20);
     }
     return round;
   })();
@@ -43,20 +47,19 @@ parallel(
   async (t) => {
     const kind = new TestKind("churn");
     const run = await startSlowRun(cluster, kind, {
-      flags: ["--managed-fields=keep"],
       shape: { statusSubresource: true },
     });
     const stop = keep((round) => {
-      const ref = { name: `w${round % SLOW_RUN_OBJECTS}`, namespace: "default" };
+      // Ten that are on one page or two, so that each is written between a list and the write that follows.
+      const ref = { name: `w5${round % 10}`, namespace: "default" };
       const patch = { type: MERGE_PATCH, body: { status: { round } } };
       return api.patch(kind.resource("v1alpha1"), ref, patch, { subresource: "status" });
     });
-    const { code, stderr, stdout } = await run.ended;
+    const { code, stderr } = await run.ended;
     t.ok((await stop()) > 10, "it wrote all the time");
     t.equal(code, 0, stderr);
-    const conflicts = await appliesAnswered(cluster.controlPlane, kind.plural, 409);
+    const conflicts = await patchesAnswered(cluster.controlPlane, kind.plural, 409);
     t.ok(conflicts > 0, `its writes met ${conflicts} conflicts`);
-    t.match(stdout, /, \d+ written since the run began/, "and found by them that the objects were written already");
     t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   },
@@ -102,21 +105,111 @@ parallel("F16: an object that is being deleted and cannot be written is named, a
   await assertUnfrozen(t, cluster, kind);
 });
 
-parallel("F25: a second run is a no-op, and a CRD that is gone is one clear line", async (t) => {
-  const kind = new TestKind("idem");
-  await cluster.createStale(kind, 2);
-  t.equal((await cluster.migrate([kind.name])).code, 0);
-  t.match(await cluster.migrate([kind.name]), { code: 0, stdout: /nothing to do/, stderr: "" });
-  await api.delete({ group: "apiextensions.k8s.io", version: "v1", resource: "customresourcedefinitions" }, kind);
-  await eventually(
-    async () =>
-      cluster.crd(kind).then(
-        () => false,
-        (error: unknown) => isNotFound(error),
-      ),
-    "the CRD is gone",
-  );
-  t.match(await cluster.migrate([kind.name]), { code: 1, stderr: /^error: Cannot find .*\[ResourceNotFound\]\n$/ });
+/** How often a run with these flags froze its CRD. */
+async function freezesOf(args: readonly string[]) {
+  const run = await cluster.migrate([...args, "-o", "json", "--max-freeze-idle", "2s", "--max-idle", "10s"]);
+  const events = run.stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { readonly type?: string });
+  return { ...run, freezes: events.filter(({ type }) => type === "frozen").length };
+}
+
+/** The name of an object and its new storage version count a moment after the change of the CRD. */
+async function storeAs(kind: TestKind, names: readonly string[], version: string): Promise<void> {
+  let turn = 0;
+  const isStored = async (): Promise<boolean> => {
+    const body = { metadata: { labels: { turn: String(turn++) } } };
+    for (const name of names) {
+      await api.patch(kind.resource(version), { name, namespace: "default" }, { type: MERGE_PATCH, body });
+    }
+    return (await cluster.storedAs(kind))[version] === names.length;
+  };
+  await eventually(isStored, `${names.join()} are stored as ${version}`);
+}
+
+parallel("objects stored in two versions and a conversion webhook that always refuses: the run ends", async (t) => {
+  let isBroken = false;
+  const webhook = await serveConversion(t, () => isBroken);
+  const kind = new TestKind("bothways");
+  const shape: Partial<CrdShape> = { conversion: conversionBy(webhook) };
+  await cluster.createStale(kind, 6, shape);
+  await storeAs(kind, ["w3", "w4", "w5"], "v1");
+  t.same(await cluster.storedAs(kind), { v1alpha1: 3, v1: 3 });
+  isBroken = true;
+  // An API server lists from a cache that it fills again after a change of the CRD.
+  await cluster.setVersions(kind, { ...shape, storage: "v1", statusSubresource: true });
+  const whyListFails = (version: string): Promise<string> =>
+    api.listMetadata(kind.resource(version), { limit: 500 }).then(() => "", messageOf);
+  for (const version of ["v1alpha1", "v1"]) {
+    await eventually(
+      async () => /cannot be converted/.test(await whyListFails(version)),
+      `no list in ${version} passes`,
+    );
+  }
+  t.equal((await api.listMetadata(kind.resource("v1alpha1"), { limit: 1 })).items.length, 1, "a small one does");
+  const { code, stdout, freezes } = await freezesOf([kind.name]);
+  t.equal(code, 1);
+  t.match(stdout, /cannot be converted.*RetryBudgetExceeded|RetryBudgetExceeded.*cannot be converted/);
+  t.ok(freezes >= 1 && freezes <= 3, `it froze the CRD ${freezes} times`);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
+parallel("a write that etcd refuses as too large is that object's failure, and the others are migrated", async (t) => {
+  const kind = new TestKind("toolarge");
+  // The name of the storage version is longer than the one before, and so is what is stored.
+  const versions = ["v1", "v1alpha1"];
+  await cluster.createCrd(kind, { storage: "v1", versions });
+  await cluster.createObjects(kind.resource("v1"), kind.objects(3, "v1"));
+  await createLargest(kind, "v1");
+  await cluster.setVersions(kind, { storage: "v1alpha1", versions });
+  const { code, stdout, freezes } = await freezesOf([kind.name]);
+  t.equal(code, 3, stdout);
+  t.match(stdout, /"name":"largest","reason":"[^"]*too large/);
+  t.equal(freezes, 1);
+  t.same(await cluster.storedAs(kind), { v1: 1, v1alpha1: 3 });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1", "v1alpha1"]);
+});
+
+/** Creates the largest object that etcd takes. */
+async function createLargest(kind: TestKind, version: string): Promise<void> {
+  const object = kind.object("largest", version);
+  const withText = (length: number) => ({ ...object, spec: { text: "x".repeat(length) } });
+  let [fits, tooLong] = [1_500_000, 1_580_000];
+  while (tooLong - fits > 1) {
+    const length = Math.floor((fits + tooLong) / 2);
+    const isStored = await api.create(kind.resource(version), withText(length)).then(
+      () => true,
+      () => false,
+    );
+    if (isStored) {
+      fits = length;
+      await api.delete(kind.resource(version), { name: "largest", namespace: "default" });
+    } else {
+      tooLong = length;
+    }
+  }
+  await api.create(kind.resource(version), withText(fits));
+}
+
+parallel("a write that one webhook lets through as a dry-run and no other way ends the run", async (t) => {
+  const kind = new TestKind("dryrunonly");
+  await cluster.createStale(kind, 3);
+  await objectWebhook(t, cluster, kind, {
+    decide: async (_name, isDryRun) => {
+      // Longer than the webhook's timeout.
+      if (!isDryRun) await delay(1_500);
+      return { allowed: true };
+    },
+    timeoutSeconds: 1,
+  });
+  const { code, stdout, freezes } = await freezesOf([kind.name, "--webhook-wait", "15s"]);
+  t.equal(code, 1, stdout);
+  t.match(stdout, /RetryBudgetExceeded.*own\.example\.com/);
+  t.ok(freezes >= 2 && freezes <= 5, `it froze the CRD ${freezes} times`);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
 });
 
 /** An administrator whom the API server gives next to nothing at a time, and refuses what is beyond it. */

@@ -158,11 +158,14 @@ export async function eventually(
 ): Promise<void> {
   const limitMs = Math.max(timeoutMs, SHORTEST_WAIT_MS);
   const deadline = performance.now() + limitMs;
-  while (!(await condition())) {
-    if (performance.now() > deadline) {
+  for (let askedAt = performance.now(); !(await condition()); askedAt = performance.now()) {
+    const now = performance.now();
+    if (now > deadline) {
       throw new KsvmError("Internal", `Cannot see after ${limitMs} ms that ${what}`);
     }
-    await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    // Looks that take their time, such as those into etcd, would slow down what is waited for.
+    const pause = Math.max(pauseMs, 2 * (now - askedAt));
+    await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
 

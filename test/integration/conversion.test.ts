@@ -4,7 +4,7 @@ import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
-import { appliesAnswered } from "../control-plane/api-requests.ts";
+import { patchesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -68,7 +68,7 @@ parallel(
     const isUnderWay = async (): Promise<boolean> => (await cluster.storedAs(kind))["v1"] !== stored["v1"];
     await eventually(isUnderWay, "objects are rewritten");
     webhook.setDown(true);
-    const failed = async (): Promise<number> => appliesAnswered(cluster.controlPlane, kind.plural, 500);
+    const failed = async (): Promise<number> => patchesAnswered(cluster.controlPlane, kind.plural, 500);
     await eventually(async () => (await failed()) > 0, "a write met the webhook that is down");
     const target = { ...kind.resource("v1"), kind: kind.kind };
     const options = { patchType: MERGE_PATCH, signal: AbortSignal.timeout(60_000) };

@@ -1,8 +1,9 @@
+// The objects of the migration API: what API servers accept, refuse and show of them.
 import t from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import type { NewObject } from "../../src/kube/client.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
-import { Cluster, eventually } from "./cluster.ts";
+import { Cluster } from "./cluster.ts";
 import { installCrds, shippedCrds } from "./install-crds.ts";
 
 const cluster = await Cluster.start(t);
@@ -14,14 +15,13 @@ const API_VERSION = "migration.k8s.io/v1alpha1";
 interface Schema {
   readonly type?: string;
   readonly format?: string;
-  maxLength?: number | undefined;
+  readonly maxLength?: number;
   readonly maxItems?: number;
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly items?: Schema;
 }
 
 interface CrdWithSchema {
-  readonly metadata: { readonly name: string; readonly uid: string; readonly resourceVersion: string };
   readonly spec: {
     readonly versions: readonly { readonly schema: { readonly openAPIV3Schema: Schema } }[];
   };
@@ -77,44 +77,6 @@ await t.test("no text of a user's or the controller's is without a bound", async
   const long = { ...migration({ group: "", version: "v1", resource: "pods" }, { generateName: "long-" }) };
   const spec = { resource: { group: "", version: "v1", resource: "pods" }, continueToken: "t".repeat(16_385) };
   await t.rejects(api.create(MIGRATIONS, { ...long, spec }), /spec.continueToken: Too long/);
-});
-
-await t.test("objects from before the bounds stay readable, and can be written", async (t) => {
-  const crd = shippedCrds().find(({ metadata }) => metadata.name === "storageversionmigrations.migration.k8s.io");
-  const ref = { name: crd?.metadata.name ?? "" };
-  const current = await api.get<CrdWithSchema>(CRDS, ref);
-  const [version] = current.spec.versions;
-  const token = version?.schema.openAPIV3Schema.properties?.["spec"]?.properties?.["continueToken"];
-  if (version === undefined || token === undefined) {
-    t.fail("the CRD has a continue token");
-    return;
-  }
-  const write = async (maxLength: number | undefined): Promise<void> => {
-    token.maxLength = maxLength;
-    const body = { spec: { versions: [version] } };
-    await api.patch(CRDS, ref, { type: MERGE_PATCH, body });
-  };
-  const { maxLength } = token;
-  const resource = { group: "", version: "v1", resource: "secrets" };
-  const spec = { resource, continueToken: "t".repeat(20_000) };
-  await write(undefined);
-  const isAccepted = (metadata: { name?: string; generateName?: string }): Promise<boolean> =>
-    api.create(MIGRATIONS, { ...migration(resource, metadata), spec }).then(
-      () => true,
-      () => false,
-    );
-  await eventually(() => isAccepted({ name: "old" }), "the API server follows the CRD");
-  await write(maxLength);
-  await eventually(async () => !(await isAccepted({ generateName: "new-" })), "the API server follows the CRD again");
-  const body = { status: { conditions: [{ type: "Running", status: "True" }] } };
-  await t.resolves(
-    api.patch(MIGRATIONS, { name: "old" }, { type: MERGE_PATCH, body }, { subresource: "status" }),
-    "what does not change is not judged again",
-  );
-  const read = await api.get<StorageVersionMigration>(MIGRATIONS, { name: "old" });
-  t.equal(read.spec.continueToken?.length, 20_000);
-  const patch = { type: MERGE_PATCH, body: { spec: { continueToken: null } } };
-  await t.resolves(api.patch(MIGRATIONS, { name: "old" }, patch));
 });
 
 await t.test("objects made for kube-storage-version-migrator are accepted to the letter", async (t) => {
@@ -173,6 +135,15 @@ await t.test("the resource of a migration never changes", async (t) => {
   await t.resolves(api.patch(MIGRATIONS, ref, labels), "everything else may change");
   const removed = { type: MERGE_PATCH, body: { spec: null } };
   await t.rejects(api.patch(MIGRATIONS, ref, removed), { status: 422, message: /spec/ });
+});
+
+await t.test("a TTL is a number of seconds", async (t) => {
+  const ref = { name: "with-ttl" };
+  await api.create(MIGRATIONS, migration({ group: "apps", version: "v1", resource: "deployments" }, ref));
+  for (const ttlSecondsAfterFinished of [-1, 1.5, "60"]) {
+    const patch = { type: MERGE_PATCH, body: { spec: { ttlSecondsAfterFinished } } };
+    await t.rejects(api.patch(MIGRATIONS, ref, patch), { status: 422, message: /ttlSecondsAfterFinished/ });
+  }
 });
 
 await t.test("a StorageState is named after its resource", async (t) => {

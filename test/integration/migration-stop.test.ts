@@ -1,4 +1,4 @@
-// A migration that is stopped: suspended, deleted, left behind by a leader that died, or deleted once it has ended.
+// A migration that is stopped: suspended, deleted, left by a leader that died, held up by an outage, or deleted once it has ended.
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
@@ -6,6 +6,8 @@ import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { CREATED_BY_LABEL, CREATED_BY_TRIGGER, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import { ChaosProxy } from "../chaos/chaos-proxy.ts";
+import type { Disturbance } from "../chaos/disturbance.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { type Controller, SLOWLY, spawnController, startController } from "./controller.ts";
@@ -182,3 +184,25 @@ parallel(
     for (const [why, { metadata }] of Object.entries(all)) t.ok(await api.find(MIGRATIONS, metadata), why);
   },
 );
+
+alone("503 for longer than the budget of a run is waited for without a freeze, and nobody has to act", async (t) => {
+  await (await main)?.stop();
+  let isOverloaded = false;
+  const disturb = (): Disturbance => (isOverloaded ? { kind: "answer", status: 503 } : { kind: "none" });
+  const { kubeconfig } = await ChaosProxy.start(t, cluster.controlPlane, { disturb });
+  await startController(t, cluster, { flags: [...SLOWLY, "--max-idle=2s"], kubeconfig });
+  const kind = new TestKind("overloaded");
+  await cluster.createStale(kind, OBJECTS);
+  const created = await createMigration(cluster, kind);
+  await untilRewriting(cluster, kind);
+  isOverloaded = true;
+  // The budget of the run is used up by then, and so is that of what it waits for.
+  await delay(6_000);
+  isOverloaded = false;
+  const waiting = await untilState(cluster, created, ["Waiting"]);
+  t.match(waiting.status?.conditions?.[0], { reason: "RetryBudgetExceeded", message: /503/ });
+  await assertStopped(t, kind);
+  await untilState(cluster, created, ["Succeeded"]);
+  t.same(await cluster.storedAs(kind), { v1: OBJECTS });
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+});

@@ -26,6 +26,8 @@ export interface ObjectWebhookOptions {
   readonly type?: "Validating" | "Mutating";
   /** Of what besides the objects it is asked. @default of nothing */
   readonly subresource?: "status";
+  /** How long API servers wait for it. @default 10 */
+  readonly timeoutSeconds?: number;
 }
 
 /**
@@ -36,7 +38,7 @@ export async function objectWebhook(
   t: Test,
   cluster: Cluster,
   kind: TestKind,
-  { decide, subresource, type = "Validating" }: ObjectWebhookOptions,
+  { decide, subresource, timeoutSeconds = 10, type = "Validating" }: ObjectWebhookOptions,
 ): Promise<ServedWebhook> {
   const { api } = cluster;
   const served = await serveWebhook(t, async ({ request }: Review) => {
@@ -63,6 +65,7 @@ export async function objectWebhook(
         clientConfig: served.clientConfig,
         rules: [{ apiGroups: [GROUP], apiVersions: ["*"], resources: asked, operations: ["UPDATE"] }],
         sideEffects: "None",
+        timeoutSeconds,
         admissionReviewVersions: ["v1"],
       },
     ],
