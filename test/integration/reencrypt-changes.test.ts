@@ -1,0 +1,147 @@
+import t from "tap";
+import { IDENTITY_NAMESPACE } from "../../src/apiservers/control-plane-objects.ts";
+import { Interruption } from "../../src/cli/shared/interruption.ts";
+import { LEASES } from "../../src/kube/resources.ts";
+import { storedWith } from "../control-plane/encryption.ts";
+import { Cluster, eventually } from "./cluster.ts";
+import { EncryptedObjects, optionsOf, restartWith } from "./encrypted-objects.ts";
+import { holdableEtcd } from "./held-etcd.ts";
+
+// What changes in the midst of a run. All keys are known to API servers at any time: what changes is which one they write with.
+
+const OBJECTS = 20;
+const ALL = OBJECTS * 3;
+const KEYS = ["key0", "key1", "key2", "key3", "key4"];
+
+const cluster = await Cluster.start(t, { apiservers: 2, overrides: [optionsOf(0, KEYS), optionsOf(1, KEYS)] });
+const { api, controlPlane } = cluster;
+const [first = "", second = ""] = controlPlane.apiservers.map(({ url }) => url);
+const EACH = ["--settle", "1s", "--apiserver-endpoints", `${first},${second}`];
+const etcd = await holdableEtcd(t, controlPlane.etcd.url);
+const objects = await EncryptedObjects.create(cluster, OBJECTS);
+
+/** The keys in the order in which they are tried; the first one encrypts. */
+function beginningWith(key: string): readonly string[] {
+  return [key, ...KEYS.filter((other) => other !== key)];
+}
+
+/** Has API servers write with a key from now on. */
+async function use(key: string, indexes: readonly number[] = [0, 1]): Promise<void> {
+  await restartWith(cluster, beginningWith(key), { indexes });
+}
+
+async function countWith(resource: string, key: string): Promise<number> {
+  return (await objects.keysOfEach()).get(resource)?.[storedWith(key)] ?? 0;
+}
+
+/** Starts a third API server, with another key and on a way to etcd that can be held. @returns its index, and what ends it for good */
+async function addThird(key: string) {
+  const third = await controlPlane.addApiserver({ ...optionsOf(2, beginningWith(key)), etcdUrl: etcd.url });
+  const remove = async (): Promise<void> => {
+    await third.kill();
+    const of = { namespace: IDENTITY_NAMESPACE, labelSelector: "kubernetes.io/hostname=gamma" };
+    for (const { metadata } of await api.list<{ metadata: { name: string } }>(LEASES, of)) {
+      await api.delete(LEASES, { name: metadata.name, namespace: IDENTITY_NAMESPACE });
+    }
+  };
+  return { index: controlPlane.apiservers.indexOf(third), remove };
+}
+
+/** Sends a write of a Secret through an API server. */
+async function writeSecret(name: string, method: "PATCH" | "POST", apiserver: number): Promise<number> {
+  const secrets = `/api/v1/namespaces/${objects.namespace}/secrets`;
+  const body = { metadata: { name, labels: { written: "late" } } };
+  const path = method === "POST" ? secrets : `${secrets}/${name}`;
+  return (await controlPlane.request(path, { method, body, apiserver })).status;
+}
+
+await t.test(
+  "a run that was killed begins again, and another rotation in its midst has everything rewritten",
+  async (t) => {
+    const { name } = objects.kind;
+    await use("key1");
+    const killed = cluster.spawnKsvm(t, ["reencrypt", ...EACH, "--max-qps", "5", "--page-size", "5", "secrets"]);
+    await eventually(async () => (await countWith("secrets", "key1")) > 5, "it is in the middle");
+    await killed.kill();
+    t.ok((await countWith("secrets", "key1")) < OBJECTS, "it was not done");
+
+    const run = cluster.spawnKsvm(t, ["reencrypt", ...EACH, "--max-qps", "20", "--page-size", "5", ...objects.names]);
+    await eventually(async () => (await countWith(name, "key1")) > 2, "it rewrites the last of the resources");
+    run.pause();
+    await use("key2");
+    run.resume();
+    const { code, stderr, stdout } = await run.ended;
+    t.equal(code, 0, stdout + stderr);
+    t.match(stdout, new RegExp(`${name}: starting again: `));
+    t.match(stdout, /every resource: since then .*changed its encryption: again secrets, configmaps/);
+    t.same(await objects.keys(), { [storedWith("key2")]: ALL });
+  },
+);
+
+await t.test(
+  "what an API server with the old key wrote, which joined and left in the midst of a run, is rewritten",
+  async (t) => {
+    const flags = ["--max-qps", "20", "--page-size", "5"];
+    const run = cluster.spawnKsvm(t, ["reencrypt", ...EACH, ...flags, ...objects.names]);
+    await eventually(async () => /configmaps: +\d+%/.test(run.stdout), "the Secrets are done");
+    run.pause();
+    const third = await addThird("key1");
+    t.equal(await writeSecret("o3", "PATCH", third.index), 200);
+    t.equal(await countWith("secrets", "key1"), 1, "it has the old key again");
+    await third.remove();
+    run.resume();
+    const { code, stderr, stdout } = await run.ended;
+    t.equal(code, 0, stdout + stderr);
+    t.match(stdout, /every resource: since then an API server may have come, gone .*: again secrets/);
+    t.same(await objects.keys(), { [storedWith("key2")]: ALL });
+  },
+);
+
+await t.test("a write with the old key that is on its way to etcd when the run begins is waited for", async (t) => {
+  const third = await addThird("key1");
+  etcd.hold();
+  const written = writeSecret("late", "POST", third.index).catch(() => undefined);
+  const key = `/registry/secrets/${objects.namespace}/late`;
+  await eventually(async () => etcd.holds(key), "the write is on its way");
+  await third.remove();
+  await written;
+  const run = await cluster.ksvm(["reencrypt", ...EACH, "--settle", "5s", ...objects.names], {
+    onStdout: (text) => {
+      if (text.includes("in-flight writes")) etcd.letGo();
+    },
+  });
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  const { createRevision: revision = 0 } = (await controlPlane.stored.readKey(key)) ?? {};
+  const [created] = await controlPlane.stored.objectsUnder(key, { revision });
+  t.equal(created?.encryptedWith, storedWith("key1"), "it landed during the run, with the old key,");
+  t.same(await objects.keys(), { [storedWith("key2")]: ALL + 1 }, "and was rewritten");
+  await api.delete({ group: "", version: "v1", resource: "secrets" }, { name: "late", namespace: objects.namespace });
+});
+
+await t.test("a run that is interrupted before its last look proves nothing", async (t) => {
+  const stop = new AbortController();
+  const onStdout = (text: string): void => {
+    if (/configmaps: re-encrypted/.test(text)) stop.abort(new Interruption("SIGINT"));
+  };
+  const run = await cluster.ksvm(["reencrypt", ...EACH, "secrets", "configmaps"], { signal: stop.signal, onStdout });
+  t.ok(stop.signal.aborted, run.stdout);
+  t.equal(run.code, 130, run.stdout);
+  t.match(run.stdout, /re-encrypted 0 of 2 resources.*; not secrets, configmaps: the old key is still needed/);
+});
+
+await t.test("migrate --force resumes nothing of a forced run that was killed before another rotation", async (t) => {
+  const { name } = objects.kind;
+  await use("key3", [0]);
+  await cluster.waitForVersion(objects.kind, "v1");
+  // The identity Leases tell of a restart; a configuration that is read without one shows nowhere. So they are not looked at.
+  const args = ["--force", "--apiserver-endpoints", first, "--page-size", "5"];
+  const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", ...args, "--max-qps", "10", name]);
+  await eventually(async () => (await countWith(name, "key3")) > 5, "it is in the middle");
+  await run.kill();
+  t.ok((await countWith(name, "key3")) < OBJECTS, "it was not done");
+  await use("key4", [0]);
+  await cluster.waitForVersion(objects.kind, "v1");
+  const again = await cluster.migrate([...args, name]);
+  t.equal(again.code, 0, again.stdout + again.stderr);
+  t.equal(await countWith(name, "key4"), OBJECTS);
+});
