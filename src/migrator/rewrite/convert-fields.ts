@@ -5,7 +5,7 @@ import type { ManagedFieldsEntry, ObjectMeta, PartialObjectMetadata } from "../.
 import { REWRITE_FIELD_MANAGER } from "../../api/names.ts";
 import { isNewer } from "../../api/resource-version.ts";
 import { writtenIn } from "../../kube/answered-object.ts";
-import { failureKindOf } from "../../kube/failure.ts";
+import { failureKindOf, isReinitializing } from "../../kube/failure.ts";
 import { itemsOf, type ListAnswer } from "../../kube/listed-items.ts";
 import type { ListedObject } from "../../kube/listed-object.ts";
 import {
@@ -53,9 +53,15 @@ const MAX_TRIES = 5;
 const MAX_FAULTS = 5;
 const NOT_AS_WANTED = "a dry run shows that the API server, or what it asks, would change something else";
 
-/** What the patch of one object keeps failing with, where other requests may not. */
-class PatchFault extends Error {
-  override readonly name = "PatchFault";
+/**
+ * How often an object is read while the API server cannot fill its watch cache: over some ten seconds, since one that has just followed a
+ * change of the CRD answers so, too. An object in etcd that an earlier CRD of another scope left keeps it from that for good.
+ */
+const MAX_REFUSED_READS = 7;
+
+/** What one request of the conversion keeps failing with, where other requests may not. */
+class ConversionFault extends Error {
+  override readonly name = "ConversionFault";
 }
 
 type Attempt =
@@ -75,6 +81,8 @@ type Attempt =
 export class FieldsConversion {
   readonly #apiVersion: string;
   readonly converted: Converted;
+  /** One, once an object could not be read: each of thousands would wait as long. */
+  #maxRefusedReads = MAX_REFUSED_READS;
 
   /**
    * @param apiVersion group and version that every entry is to name
@@ -112,7 +120,8 @@ export class FieldsConversion {
       try {
         return await this.#attempt(context, object, conflict !== undefined);
       } catch (error) {
-        if (error instanceof PatchFault) {
+        if (error instanceof ConversionFault) {
+          this.#maxRefusedReads = isReinitializing(error.cause) ? 1 : this.#maxRefusedReads;
           return { reason: reasonOf(error.cause) };
         }
         const kind = failureKindOf(error);
@@ -129,7 +138,7 @@ export class FieldsConversion {
   }
 
   async #attempt(context: RewriteContext, object: ListedObject, isRepeated: boolean): Promise<Attempt> {
-    const current = await readAgain(context, object);
+    const current = await readAgain(context, object, this.#maxRefusedReads);
     const entries = convertedFields(current?.managedFields ?? [], this.#apiVersion);
     if (current !== undefined && entries !== undefined) {
       return await this.#write(context, current, entries);
@@ -164,30 +173,47 @@ async function asUsual(context: RewriteContext, object: ListedObject): Promise<O
 }
 
 /** Where another client has written the object since the run listed it, {@link RewriteContext.reads} hears of it. */
-async function readAgain(context: RewriteContext, object: ListedObject): Promise<ObjectMeta | undefined> {
+async function readAgain(
+  context: RewriteContext,
+  object: ListedObject,
+  maxRefused: number,
+): Promise<ObjectMeta | undefined> {
   const { pacer, reads, waitSignal } = context;
-  const current = await read(context, object);
+  const current = await read(context, object, maxRefused);
   if (reads !== undefined && current !== undefined && current.resourceVersion !== object.resourceVersion) {
     await pacer.aside(() => reads.objectRead(), waitSignal);
   }
   return current;
 }
 
-/** By a list, for which the right to list is enough; `undefined` where the object is gone, or is another one. */
-async function read(context: RewriteContext, { name, namespace, uid }: ListedObject): Promise<ObjectMeta | undefined> {
+/**
+ * By a list, for which the right to list is enough; `undefined` where the object is gone, or is another one.
+ * @throws {ConversionFault} where the API server cannot fill its watch cache, which pages and writes do without
+ */
+async function read(
+  context: RewriteContext,
+  { name, namespace, uid }: ListedObject,
+  maxRefused: number,
+): Promise<ObjectMeta | undefined> {
   const { pacer, resource, retrier, signal, transport, waitSignal } = context;
   const path = collectionPath(resource, namespace);
   const query = { fieldSelector: selectorOfName(name) };
   const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
-  const list = (): Promise<{ readonly body: ListAnswer<PartialObjectMetadata> }> =>
-    pacer.observe(() => transport.request<ListAnswer<PartialObjectMetadata>>(request));
+  let refused = 0;
+  const list = async (): Promise<{ readonly body: ListAnswer<PartialObjectMetadata> }> => {
+    try {
+      return await pacer.observe(() => transport.request<ListAnswer<PartialObjectMetadata>>(request));
+    } catch (error) {
+      throw isReinitializing(error) && ++refused >= maxRefused ? new ConversionFault("", { cause: error }) : error;
+    }
+  };
   const { body } = await retrier.run(list, waitSignal);
   return itemsOf(body, path).find(({ metadata }) => metadata.uid === uid)?.metadata;
 }
 
 /**
  * A merge patch with uid and resourceVersion; a list that it carries replaces the one that there is.
- * @throws {PatchFault} where it keeps failing, and the object may be why
+ * @throws {ConversionFault} where it keeps failing, and the object may be why
  */
 async function patch(
   { dryRun, kind, pacer, resource, retrier, signal, transport, waitSignal }: RewriteContext,
@@ -214,7 +240,7 @@ async function patch(
     try {
       return await pacer.observe(send);
     } catch (error) {
-      throw isOfTheObject(error) && ++faults >= MAX_FAULTS ? new PatchFault("", { cause: error }) : error;
+      throw isOfTheObject(error) && ++faults >= MAX_FAULTS ? new ConversionFault("", { cause: error }) : error;
     }
   };
   return (await retrier.run(sendAgain, waitSignal)).metadata;
