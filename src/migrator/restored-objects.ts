@@ -1,4 +1,5 @@
 import type { PartialObjectMetadata } from "../api/meta.ts";
+import { isReinitializing } from "../kube/failure.ts";
 import { listNamed } from "../kube/list-named.ts";
 import { ACCEPT_METADATA_LIST } from "../kube/resources.ts";
 import { StartAgain } from "../retry/start-again.ts";
@@ -104,6 +105,10 @@ export class RestoredObjects {
       const found = await listNamed<PartialObjectMetadata>(client.transport, resource, written, options);
       return { resourceVersion: found.resourceVersion, object: found.object?.metadata };
     } catch (error) {
+      if (isReinitializing(error)) {
+        // An object that an earlier CRD of another scope left in etcd keeps the API server from filling its watch cache; a page does without it.
+        return listInAnyVersion(client, this.#resource, { limit: 1, signal });
+      }
       await throwIfUnserved(client.transport, resource, error, { signal });
       throw error;
     }
