@@ -1,20 +1,38 @@
-import t from "tap";
+// `ksvm doctor`: what it finds in a cluster, and how `--repair` brings back objects that no API server can read.
+import t, { type Test } from "tap";
+import { storedVersionsOf } from "../../src/api/crd.ts";
 import { LEASE_KIND } from "../../src/api/lease.ts";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
 import type { Finding } from "../../src/doctor/doctor-types.ts";
-import { APPLY_PATCH, CRDS, LEASES, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
+import { restoredVersion } from "../../src/doctor/restored-version.ts";
+import { CRDS, LEASES, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
+import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
-import { TestKind } from "./crd-fixture.ts";
+import { startController } from "./controller.ts";
+import { TestKind, versionsOf } from "./crd-fixture.ts";
+import { installCrds } from "./install-crds.ts";
 import { leaveFreeze, leaveStorageMigrating } from "./left-behind.ts";
-import { leaveFailedInTree, loseObjects, pruneByHand, V1 } from "./lost-objects.ts";
-import { startSlowRun } from "./slow-run.ts";
-import { installWebhook } from "./webhook-guard.ts";
+import {
+  createInV1,
+  dropOldVersions,
+  IN_TREE,
+  leaveFailedInTree,
+  listProblem,
+  loseObjects,
+  pruneByHand,
+  V1,
+} from "./lost-objects.ts";
+import { alone, parallel } from "./parallel.ts";
+import { accountFor } from "./rbac-account.ts";
+import { rejectUpdatesOf } from "./reject-updates.ts";
+import { conversionBy, serveConversion } from "./serve-webhook.ts";
+import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, startSlowRun, untilRewriting } from "./slow-run.ts";
 
-const NO_IN_TREE = unlessAtLeast(37, "storagemigration.k8s.io/v1");
+const NO_IN_TREE = unlessAtLeast(37, "the in-tree migrator is on by default");
 const cluster = await Cluster.start(t);
 const { api } = cluster;
+const REPAIR_FLAGS = ["--repair", "--settle", "50ms", "--convergence-timeout", "20s"] as const;
 
 async function doctor(...names: readonly string[]) {
   const { code, stderr, stdout } = await cluster.ksvm(["doctor", ...names, "-o", "json"]);
@@ -22,150 +40,46 @@ async function doctor(...names: readonly string[]) {
   return { code, stderr, items };
 }
 
-async function found(kind: Finding["finding"]): Promise<readonly Finding[]> {
-  return (await doctor()).items.filter(({ finding }) => finding === kind);
+function repair(kind: TestKind, ...args: readonly string[]) {
+  return cluster.ksvm(["doctor", kind.name, ...REPAIR_FLAGS, ...args]);
 }
 
-await t.test("doctor finds nothing in a healthy cluster, and changes nothing", async (t) => {
-  const kind = new TestKind("healthy");
-  await cluster.createCrd(kind, V1);
-  const before = await cluster.crd(kind);
+async function versionNames(kind: TestKind): Promise<readonly string[]> {
+  return (await cluster.crd(kind)).spec.versions.map(({ name }) => name);
+}
+
+async function assertRepaired(t: Test, kind: TestKind, count: number): Promise<void> {
+  t.same(await cluster.storedAs(kind), { v1: count });
+  t.same(await versionNames(kind), ["v1"]);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  t.equal(await listProblem(cluster, kind), "", "every object can be read");
+  await assertUnfrozen(t, cluster, kind);
+  t.match(await doctor(kind.name), { code: 0, items: [] });
+}
+
+alone("doctor of a healthy cluster finds nothing; of one with a silent API server or webhook, just that", async (t) => {
+  await installCrds(cluster);
+  const controller = await startController(t, cluster);
   t.match(await cluster.ksvm(["doctor"]), { code: 0, stdout: /^nothing found: \d+ CRDs? looked at\n$/, stderr: "" });
-  t.same(await cluster.crd(kind), before);
+
+  const ref = { namespace: "kube-system", name: "apiserver-gone" };
+  const renewTime = new Date(Date.now() - 120_000).toISOString().replace("Z", "000Z");
+  const labels = { "apiserver.kubernetes.io/identity": "kube-apiserver" };
+  const spec = { holderIdentity: "gone", leaseDurationSeconds: 3_600, renewTime };
+  await api.create(LEASES, { ...LEASE_KIND, metadata: { ...ref, labels }, spec });
+  const silent = await doctor();
+  await api.delete(LEASES, ref);
+  t.match(silent.items, [{ finding: "silent-api-server", object: "leases/apiserver-gone", help: /only if/ }]);
+  t.equal(silent.items.length, 1);
+
+  await controller.stop();
+  const gone = await doctor();
+  await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+  t.match(gone.items, [{ finding: "silent-webhook", meaning: /127\.0\.0\.1:\d+\/validate does not answer from here/ }]);
+  t.equal(gone.items.length, 1);
 });
 
-await t.test("doctor finds objects that are unreadable, and says that their number is unknown", async (t) => {
-  const kind = new TestKind("lost");
-  await loseObjects(cluster, kind, 2);
-  const before = await cluster.crd(kind);
-  t.match(await doctor(kind.name), {
-    code: 5,
-    items: [{ finding: "unreadable-objects", object: kind.name, versions: ["v1alpha1"], objects: "unknown" }],
-  });
-  const { stdout } = await cluster.ksvm(["doctor", kind.plural]);
-  t.match(stdout, new RegExp(`^unreadable-objects +${kind.name} +v1alpha1 +unknown +ksvm doctor ${kind.name}`, "m"));
-  t.same(await cluster.crd(kind), before);
-  t.same(await cluster.storedAs(kind), { v1: 1, v1alpha1: 2 });
-  await api.delete(CRDS, { name: kind.name });
-});
-
-await t.test("doctor finds stale storedVersions, and no more after a migration", async (t) => {
-  const kind = new TestKind("stale");
-  await cluster.createStale(kind, 2);
-  t.match(await doctor(kind.name), { code: 4, items: [{ finding: "stale-stored-versions", versions: ["v1alpha1"] }] });
-  t.equal((await cluster.migrate([kind.name])).code, 0);
-  t.match(await doctor(kind.name), { code: 0, items: [] });
-});
-
-await t.test("doctor finds what the in-tree migrator pruned after it failed", { skip: NO_IN_TREE }, async (t) => {
-  const [kind, other] = [new TestKind("intree"), new TestKind("other")];
-  for (const one of [kind, other]) {
-    await cluster.createStale(one, 2);
-    await pruneByHand(cluster, one);
-  }
-  await leaveFailedInTree(t, cluster, kind);
-  t.match(await doctor(kind.name), {
-    code: 5,
-    items: [{ finding: "unproven-prune", versions: ["v1alpha1"], objects: 2, meaning: new RegExp(kind.plural) }],
-  });
-  t.same((await doctor(other.name)).items, [], "negative control: the migration is of another resource");
-});
-
-await t.test(
-  "doctor tells the freeze of a dead run from that of one that lives, and from another client's",
-  async (t) => {
-    const [dead, foreign, live] = [new TestKind("dead"), new TestKind("foreign"), new TestKind("live")];
-    for (const kind of [dead, foreign]) {
-      await cluster.createCrd(kind, V1);
-    }
-    await leaveFreeze(cluster, dead, `kube-system/ksvm-migrate.${dead.name}`);
-    const annotations = { [MIGRATING_ANNOTATION]: "by hand" };
-    await api.patch(CRDS, foreign, { type: MERGE_PATCH, body: { metadata: { annotations } } }, { fieldManager: "me" });
-    const run = await startSlowRun(cluster, live);
-    t.match(await doctor(dead.name, foreign.name, live.name), {
-      code: 4,
-      items: [
-        { finding: "stuck-freeze", object: dead.name, help: `ksvm unfreeze ${dead.name}` },
-        { finding: "foreign-freeze", object: foreign.name, meaning: /^another client \(me\)/ },
-      ],
-    });
-    t.equal((await cluster.ksvm(["unfreeze", live.name, "-y"])).code, 0);
-    await run.ended;
-  },
-);
-
-await t.test("doctor finds StorageMigrating that nothing explains", async (t) => {
-  const kind = new TestKind("condition");
-  await cluster.createCrd(kind, V1);
-  await leaveStorageMigrating(cluster, kind);
-  t.match(await doctor(kind.name), { code: 4, items: [{ finding: "stuck-storage-migrating" }] });
-  t.equal((await cluster.ksvm(["unfreeze", kind.name, "-y"])).code, 0);
-  t.match(await doctor(kind.name), { code: 0, items: [] });
-});
-
-await t.test(
-  "doctor finds the identity Lease of an API server that is gone, and not one that is renewed",
-  async (t) => {
-    const ref = { namespace: "kube-system", name: "apiserver-gone" };
-    const renewTime = new Date(Date.now() - 120_000).toISOString().replace("Z", "000Z");
-    const labels = { "apiserver.kubernetes.io/identity": "kube-apiserver" };
-    const spec = { holderIdentity: "gone", leaseDurationSeconds: 3_600, renewTime };
-    await api.create(LEASES, { ...LEASE_KIND, metadata: { ...ref, labels }, spec });
-    const { items } = await doctor();
-    t.match(
-      items.filter(({ finding }) => finding === "silent-api-server"),
-      [{ object: "leases/apiserver-gone", help: /only if/ }],
-    );
-    t.equal(items.filter(({ finding }) => finding === "silent-api-server").length, 1);
-    await api.delete(LEASES, ref);
-  },
-);
-
-await t.test("doctor finds the webhook that nothing answers for", async (t) => {
-  const webhook = await installWebhook(cluster);
-  t.same(await found("silent-webhook"), [], "it answers");
-  await webhook.uninstall();
-  const gone = webhookConfigurationOf({ clientConfig: { url: "https://127.0.0.1:1/validate" } });
-  await api.create(WEBHOOK_CONFIGURATIONS, { ...gone });
-  t.match(await found("silent-webhook"), [
-    { meaning: /^https:\/\/127\.0\.0\.1:1\/validate does not answer from here/ },
-  ]);
-  await api.delete(WEBHOOK_CONFIGURATIONS, gone.metadata);
-
-  const service = { namespace: "default", name: "ksvm-webhook", path: "/validate" };
-  const inCluster = webhookConfigurationOf({ clientConfig: { service } });
-  await api.create(WEBHOOK_CONFIGURATIONS, { ...inCluster });
-  t.match(await found("silent-webhook"), [{ meaning: /^Service "default\/ksvm-webhook" has no endpoint/ }]);
-  const slice = {
-    apiVersion: "discovery.k8s.io/v1",
-    kind: "EndpointSlice",
-    metadata: {
-      name: "ksvm",
-      namespace: "default",
-      labels: { "kubernetes.io/service-name": service.name },
-    },
-    addressType: "IPv4",
-    endpoints: [{ addresses: ["192.0.2.1"], conditions: { serving: true } }],
-    ports: [{ port: 9443 }],
-  };
-  const slices = { group: "discovery.k8s.io", version: "v1", resource: "endpointslices" };
-  await api.create(slices, slice);
-  t.same(await found("silent-webhook"), [], "it has an endpoint that serves");
-  await api.patch(
-    slices,
-    slice.metadata,
-    {
-      type: APPLY_PATCH,
-      body: { ...slice, endpoints: [{ addresses: ["192.0.2.1"], conditions: { serving: false } }] },
-    },
-    { force: true, fieldManager: "test" },
-  );
-  t.equal((await found("silent-webhook")).length, 1, "one that does not serve is none");
-  await api.delete(slices, slice.metadata);
-  await api.delete(WEBHOOK_CONFIGURATIONS, inCluster.metadata);
-});
-
-await t.test("doctor says in one line what it cannot do", async (t) => {
+parallel("doctor says in one line what it cannot do", async (t) => {
   t.match(await cluster.ksvm(["doctor", "secrets"]), {
     code: 1,
     stderr: /^error: .*no CustomResourceDefinition.*\]\n$/,
@@ -176,4 +90,174 @@ await t.test("doctor says in one line what it cannot do", async (t) => {
     code: 1,
     stderr: /^error: .*\[Forbidden\]\n$/,
   });
+  t.match(await cluster.ksvm(["doctor", "--yes"]), { code: 2, stderr: /\[Usage\]/ });
+});
+
+parallel("doctor finds stale storedVersions, and no more after a migration", async (t) => {
+  const kind = new TestKind("stale");
+  await cluster.createStale(kind, 2);
+  t.match(await doctor(kind.name), { code: 4, items: [{ finding: "stale-stored-versions", versions: ["v1alpha1"] }] });
+  t.equal((await cluster.migrate([kind.name])).code, 0);
+  t.match(await doctor(kind.name), { code: 0, items: [] });
+});
+
+parallel("doctor tells the freeze of a dead run from that of one that lives, and from another client's", async (t) => {
+  const [dead, foreign, live] = [new TestKind("dead"), new TestKind("foreign"), new TestKind("live")];
+  await Promise.all([cluster.createCrd(dead, V1), cluster.createCrd(foreign, V1)]);
+  await leaveFreeze(cluster, dead, `kube-system/ksvm-migrate.${dead.name}`);
+  const annotations = { [MIGRATING_ANNOTATION]: "by hand" };
+  await api.patch(CRDS, foreign, { type: MERGE_PATCH, body: { metadata: { annotations } } }, { fieldManager: "me" });
+  const run = await startSlowRun(cluster, live);
+  t.match(await doctor(dead.name, foreign.name, live.name), {
+    code: 4,
+    items: [
+      { finding: "stuck-freeze", object: dead.name, help: `ksvm unfreeze ${dead.name}` },
+      { finding: "foreign-freeze", object: foreign.name, meaning: /^another client \(me\)/ },
+    ],
+  });
+  await run.ended;
+});
+
+parallel("doctor finds StorageMigrating that nothing explains", async (t) => {
+  const kind = new TestKind("condition");
+  await cluster.createCrd(kind, V1);
+  await leaveStorageMigrating(cluster, kind);
+  t.match(await doctor(kind.name), { code: 4, items: [{ finding: "stuck-storage-migrating" }] });
+  t.equal((await cluster.ksvm(["unfreeze", kind.name, "-y"])).code, 0);
+  t.match(await doctor(kind.name), { code: 0, items: [] });
+});
+
+parallel(
+  "doctor finds what the in-tree migrator pruned after it failed, and --repair rewrites it",
+  async (t) => {
+    const [kind, other] = [new TestKind("intree"), new TestKind("other")];
+    for (const one of [kind, other]) {
+      await cluster.createStale(one, 2);
+      await pruneByHand(cluster, one);
+    }
+    await leaveFailedInTree(t, cluster, kind);
+    t.match(await doctor(kind.name), {
+      code: 5,
+      items: [{ finding: "unproven-prune", versions: ["v1alpha1"], objects: 2, meaning: new RegExp(kind.plural) }],
+    });
+    t.same((await doctor(other.name)).items, [], "negative control: the migration is of another resource");
+    const { code, stderr } = await repair(kind, "--yes");
+    t.equal(code, 0, stderr);
+    t.same(await cluster.storedAs(kind), { v1: 2 });
+    t.same(await versionNames(kind), ["v1alpha1", "v1"], "the CRD's own version is for its author to remove");
+    t.equal(await api.find(IN_TREE, { name: kind.plural }), undefined, "the failed migration is gone");
+  },
+  NO_IN_TREE,
+);
+
+parallel("doctor --repair brings back objects that are unreadable, and a dry run of it changes nothing", async (t) => {
+  const kind = new TestKind("lost");
+  await loseObjects(cluster, kind, 5);
+  const before = await cluster.crd(kind);
+  t.match(await doctor(kind.name), {
+    code: 5,
+    items: [{ finding: "unreadable-objects", object: kind.name, versions: ["v1alpha1"], objects: "unknown" }],
+  });
+  const dryRun = await repair(kind);
+  t.match(dryRun, { code: 5, stdout: /1\. add v1alpha1 back .*\n.*status\.storedVersions.*\n.*nothing was changed/s });
+  t.same(await cluster.crd(kind), before);
+  t.same(await cluster.storedAs(kind), { v1: 1, v1alpha1: 5 });
+
+  const { code, stderr } = await repair(kind, "--yes");
+  t.equal(code, 0, stderr);
+  t.match(stderr, /added v1alpha1 back.*6 objects can be listed.*removed v1alpha1 from spec/s);
+  await assertRepaired(t, kind, 6);
+});
+
+parallel("doctor --repair is killed in the middle, and a second one completes it", async (t) => {
+  const kind = new TestKind("dying");
+  await loseObjects(cluster, kind, SLOW_RUN_OBJECTS);
+  const run = cluster.spawnKsvm(t, ["doctor", kind.name, ...REPAIR_FLAGS, "--yes", ...INTERRUPTED_FLAGS]);
+  await untilRewriting(cluster, kind, run);
+  await run.kill();
+  t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "objects are left in the version that was lost");
+  t.same(storedVersionsOf(await cluster.crd(kind)).toSorted(), ["v1", "v1alpha1"], "and it is listed");
+  t.equal(await listProblem(cluster, kind), "", "no object is lost in between");
+  t.match(await cluster.ksvm(["doctor", kind.name]), { code: 5, stdout: /unfinished-repair/ });
+  const again = await repair(kind, "--yes");
+  t.equal(again.code, 0, again.stderr);
+  await assertRepaired(t, kind, SLOW_RUN_OBJECTS + 1);
+});
+
+parallel(
+  "doctor --repair goes on before storedVersions lists the version, and before the version leaves",
+  async (t) => {
+    const [early, late] = [new TestKind("early"), new TestKind("late")];
+    await loseObjects(cluster, early, 3);
+    await cluster.createCrd(late, V1);
+    await cluster.createObjects(late.resource("v1"), late.objects(2, "v1"));
+    for (const kind of [early, late]) {
+      const versions = [...(await cluster.crd(kind)).spec.versions, restoredVersion("v1alpha1")];
+      await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions } } });
+      t.match(await cluster.ksvm(["doctor", kind.name]), { code: 5, stdout: /unfinished-repair/ });
+      t.match(await repair(kind, "--yes"), { code: 0 });
+    }
+    await assertRepaired(t, early, 4);
+    await assertRepaired(t, late, 2);
+  },
+);
+
+parallel("doctor --repair prunes nothing while an object is rejected, and goes on afterwards", async (t) => {
+  const kind = new TestKind("reject");
+  await cluster.createStale(kind, 3);
+  const lift = await rejectUpdatesOf(cluster, kind, "w1");
+  await createInV1(cluster, kind);
+  await pruneByHand(cluster, kind);
+  await dropOldVersions(cluster, kind);
+  t.match(await repair(kind, "--yes"), { code: 5 });
+  t.same(await versionNames(kind), ["v1", "v1alpha1"]);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1", "v1alpha1"], "the version cannot leave the CRD again");
+  t.equal(await listProblem(cluster, kind), "", "the objects can be read");
+  t.equal((await cluster.storedAs(kind))["v1alpha1"], 1);
+  await lift();
+  t.match(await repair(kind, "--yes"), { code: 0 });
+  await assertRepaired(t, kind, 4);
+});
+
+parallel("doctor --repair brings back objects of a CRD with a conversion webhook, once that is up", async (t) => {
+  const webhook = await serveConversion(t);
+  const kind = new TestKind("converted");
+  await cluster.createStale(kind, 3, { conversion: conversionBy(webhook) });
+  await createInV1(cluster, kind);
+  await pruneByHand(cluster, kind);
+  await dropOldVersions(cluster, kind);
+  webhook.setDown(true);
+  t.not((await repair(kind, "--yes", "--webhook-wait", "1s")).code, 0, "nothing can be converted while it is down");
+  t.equal((await cluster.storedAs(kind))["v1alpha1"], 3);
+  t.ok(storedVersionsOf(await cluster.crd(kind)).includes("v1alpha1"), "nothing was pruned");
+  webhook.setDown(false);
+  const { code, stderr } = await repair(kind, "--yes");
+  t.equal(code, 0, stderr);
+  await assertRepaired(t, kind, 4);
+});
+
+parallel("doctor --repair touches nothing that another client froze, and no version of the CRD's own", async (t) => {
+  const [foreign, vendor] = [new TestKind("foreign"), new TestKind("vendor")];
+  await Promise.all([loseObjects(cluster, foreign, 2), loseObjects(cluster, vendor, 2)]);
+  const annotations = { [MIGRATING_ANNOTATION]: "by hand" };
+  await api.patch(CRDS, foreign, { type: MERGE_PATCH, body: { metadata: { annotations } } }, { fieldManager: "me" });
+  const before = await cluster.crd(foreign);
+  t.match(await repair(foreign, "--yes"), { code: 5, stderr: /\[ForeignFreeze\]/ });
+  t.same(await cluster.crd(foreign), before);
+  t.same(await cluster.storedAs(foreign), { v1: 1, v1alpha1: 2 });
+
+  await api.patch(CRDS, vendor, { type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage: "v1" }) } } });
+  t.match(await repair(vendor, "--yes"), { code: 0, stdout: /^nothing found/ });
+  t.same(await versionNames(vendor), ["v1alpha1", "v1"], "nothing is found there, and nothing is taken away");
+});
+
+parallel("ksvm rbac prints what doctor NAME --repair takes, and no more", async (t) => {
+  const [kind, other] = [new TestKind("allowed"), new TestKind("denied")];
+  await Promise.all([loseObjects(cluster, kind, 2), loseObjects(cluster, other, 2)]);
+  const kubeconfig = await accountFor(cluster, "surgeon", [kind.name]);
+  const { code, stderr } = await repair(kind, "--yes", "--kubeconfig", kubeconfig);
+  t.equal(code, 0, stderr);
+  await assertRepaired(t, kind, 3);
+  t.not((await repair(other, "--yes", "--kubeconfig", kubeconfig)).code, 0, "negative control: another CRD");
+  t.same(await cluster.storedAs(other), { v1: 1, v1alpha1: 2 });
 });

@@ -9,7 +9,7 @@ export const V1: CrdShape = { versions: ["v1"], storage: "v1" };
 /** Migrations of Kubernetes' own migrator. */
 export const IN_TREE: Resource = {
   group: "storagemigration.k8s.io",
-  version: "v1beta1",
+  version: "v1",
   resource: "storageversionmigrations",
 };
 
@@ -57,7 +57,7 @@ export async function loseObjects(cluster: Cluster, kind: TestKind, count: numbe
 /** A migration of Kubernetes' own migrator that failed, as its controller leaves it. It ends with the test. */
 export async function leaveFailedInTree(t: Test, { api }: Cluster, { plural }: TestKind): Promise<void> {
   await api.create(IN_TREE, {
-    apiVersion: "storagemigration.k8s.io/v1beta1",
+    apiVersion: "storagemigration.k8s.io/v1",
     kind: "StorageVersionMigration",
     metadata: { name: plural },
     spec: { resource: { group: "example.com", resource: plural } },

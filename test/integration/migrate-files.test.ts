@@ -1,20 +1,24 @@
+// `ksvm migrate -f`: a CRD file that drops or adds versions is brought in without losing an object.
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { stringify } from "yaml";
 import t, { type Test } from "tap";
 import { storageVersionOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, UPGRADE_FIELD_MANAGER } from "../../src/api/names.ts";
-import type { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { type CrdShape, TestKind, versionsOf } from "./crd-fixture.ts";
 import { fileOf } from "./crd-file.ts";
 import { kubectlOf } from "./kubectl.ts";
-import { conversionBy, serveConversion } from "./serve-webhook.ts";
+import { loseObjects, V1 } from "./lost-objects.ts";
+import { parallel } from "./parallel.ts";
+import { conversionBy, type ServedWebhook, serveConversion, serveWebhook } from "./serve-webhook.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const kubectl = await kubectlOf(cluster);
 
 const V1ALPHA1: CrdShape = { versions: ["v1alpha1"], storage: "v1alpha1" };
-const V1: CrdShape = { versions: ["v1"], storage: "v1" };
 const BOTH: CrdShape = { versions: ["v1alpha1", "v1"], storage: "v1alpha1" };
 
 /** A CRD, and objects that are stored as v1alpha1. */
@@ -35,33 +39,11 @@ async function assertUpgraded(t: Test, kind: TestKind, count = 3): Promise<void>
   t.equal((await api.listMetadata(kind.resource("v1"), { limit: 500 })).items.length, count, "each can be read");
 }
 
-await t.test(
-  "negative control: the file applied as it is is refused; forced through status, objects are lost",
-  async (t) => {
-    const kind = new TestKind("control");
-    await createOld(kind);
-    const spec = { versions: versionsOf(V1) };
-    const applied = api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec } });
-    await t.rejects(applied, /spec\.versions/);
-    await cluster.setVersions(kind, { ...BOTH, storage: "v1" });
-    const patch = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1"] } } };
-    await api.patch(CRDS, kind, patch, { subresource: "status" });
-    await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec } });
-    t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
-    const said = (): Promise<string> =>
-      api.listMetadata(kind.resource("v1"), { limit: 500 }).then(
-        () => "",
-        (error: unknown) => (error as ApiError).said,
-      );
-    await eventually(async () => (await said()).includes("invalid group/version"), "no object can be read");
-  },
-);
-
 for (const [word, shape] of [
   ["a new version only in the file", V1ALPHA1],
   ["a flip and the end of v1alpha1 in one file", BOTH],
 ] as const) {
-  await t.test(`migrate -f: ${word}: first to where the file can be applied, then the file`, async (t) => {
+  parallel(`migrate -f: ${word}: first to where the file can be applied, then the file`, async (t) => {
     const kind = new TestKind("upgrade");
     await createOld(kind, 3, shape);
     const path = fileOf(t, kind.manifest(V1));
@@ -84,58 +66,53 @@ for (const [word, shape] of [
   });
 }
 
-await t.test(
-  "migrate -f: the file can be applied afterwards by the client that owns it, without a conflict",
-  async (t) => {
-    for (const args of [[], ["--server-side"]]) {
-      const kind = new TestKind("owner");
-      const first = await kubectl(["apply", ...args, "-f", "-"], kind.manifest(V1ALPHA1));
-      t.equal(first.code, 0, first.stderr);
-      await cluster.waitForVersion(kind, "v1alpha1");
-      await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(3, "v1alpha1"));
-      const direct = await kubectl(["apply", ...args, "-f", "-"], kind.manifest(V1));
-      t.not(direct.code, 0, "negative control: not before");
-      const run = await cluster.migrate(["-f", fileOf(t, kind.manifest(V1))]);
-      t.equal(run.code, 0, run.stderr);
-      const applied = await kubectl(["apply", ...args, "-f", "-"], kind.manifest(V1));
-      t.equal(applied.code, 0, applied.stderr);
-      await assertUpgraded(t, kind);
-      // What ksvm applies is in no one's way either.
-      const v2 = kind.manifest({ versions: ["v2"], storage: "v2" });
-      const next = await cluster.migrate(["-f", fileOf(t, v2), "--apply"]);
-      t.equal(next.code, 0, next.stderr);
-      const both = kind.manifest({ versions: ["v2", "v3"], storage: "v2" });
-      const again = await kubectl(["apply", ...args, "-f", "-"], both);
-      t.equal(again.code, 0, again.stderr);
-      t.same(await cluster.storedAs(kind), { v2: 3 });
-    }
-  },
-);
-
-await t.test("migrate -f goes on where it was killed, between each two steps", async (t) => {
-  for (const step of ["serve", "flip", "migrate", "hand-over", "apply"]) {
-    const kind = new TestKind("killed");
-    await createOld(kind);
-    const path = fileOf(t, kind.manifest(V1));
-    const args = ["migrate", "-f", path, "--apply", "--settle", "3s", "--log-level", "silent"];
-    const running = cluster.spawnKsvm(t, args);
-    const hasBegun = async (): Promise<boolean> => running.stdout.includes(`${step}: `);
-    await eventually(hasBegun, `${step} begins`, undefined, 5);
-    await running.kill();
-    const again = await cluster.migrate(["-f", path, "--apply"]);
-    t.equal(again.code, 0, `${step}: ${again.stderr}`);
+parallel("migrate -f: the file can be applied afterwards by the client that owns it, without a conflict", async (t) => {
+  for (const args of [[], ["--server-side"]]) {
+    const kind = new TestKind("owner");
+    const first = await kubectl(["apply", ...args, "-f", "-"], kind.manifest(V1ALPHA1));
+    t.equal(first.code, 0, first.stderr);
+    await cluster.waitForVersion(kind, "v1alpha1");
+    await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(3, "v1alpha1"));
+    const direct = await kubectl(["apply", ...args, "-f", "-"], kind.manifest(V1));
+    t.not(direct.code, 0, "negative control: not before");
+    const run = await cluster.migrate(["-f", fileOf(t, kind.manifest(V1))]);
+    t.equal(run.code, 0, run.stderr);
+    const applied = await kubectl(["apply", ...args, "-f", "-"], kind.manifest(V1));
+    t.equal(applied.code, 0, applied.stderr);
     await assertUpgraded(t, kind);
+    // What ksvm applies is in no one's way either.
+    const v2 = kind.manifest({ versions: ["v2"], storage: "v2" });
+    const next = await cluster.migrate(["-f", fileOf(t, v2), "--apply"]);
+    t.equal(next.code, 0, next.stderr);
+    const both = kind.manifest({ versions: ["v2", "v3"], storage: "v2" });
+    const again = await kubectl(["apply", ...args, "-f", "-"], both);
+    t.equal(again.code, 0, again.stderr);
+    t.same(await cluster.storedAs(kind), { v2: 3 });
   }
 });
 
-await t.test("migrate -f: several CRDs each by itself; a refusal does not stop the others", async (t) => {
-  const [frozen, scope, good, fresh] = [1, 2, 3, 4].map(() => new TestKind("many")) as [
-    TestKind,
-    TestKind,
-    TestKind,
-    TestKind,
+for (const step of ["serve", "flip", "migrate", "hand-over", "apply"]) {
+  parallel(`migrate -f goes on where it was killed: before the end of "${step}"`, async (t) => {
+    const kind = new TestKind("killed");
+    await createOld(kind);
+    const args = ["-f", fileOf(t, kind.manifest(V1)), "--apply"];
+    const running = cluster.spawnKsvm(t, ["migrate", ...args, "--settle", "1s", "--log-level", "silent"]);
+    await eventually(async () => running.stdout.includes(`${step}: `), `${step} begins`, undefined, 5);
+    await running.kill();
+    const again = await cluster.migrate(args);
+    t.equal(again.code, 0, again.stderr);
+    await assertUpgraded(t, kind);
+  });
+}
+
+parallel("migrate -f: several CRDs each by itself; a refusal does not stop the others", async (t) => {
+  const [frozen, scope, good, fresh] = [
+    new TestKind("many"),
+    new TestKind("many"),
+    new TestKind("many"),
+    new TestKind("many"),
   ];
-  for (const kind of [frozen, scope, good]) await createOld(kind);
+  await Promise.all([frozen, scope, good].map((kind) => createOld(kind)));
   const annotations = { [MIGRATING_ANNOTATION]: "mine" };
   const patch = { type: MERGE_PATCH, body: { metadata: { annotations } } };
   await api.patch(CRDS, frozen, patch, { fieldManager: "their-tool" });
@@ -158,7 +135,7 @@ await t.test("migrate -f: several CRDs each by itself; a refusal does not stop t
   }
 });
 
-await t.test(
+parallel(
   "migrate -f rewrites every object before it drops a version that storedVersions no longer lists",
   async (t) => {
     const kind = new TestKind("unlisted");
@@ -175,7 +152,7 @@ await t.test(
   },
 );
 
-await t.test(
+parallel(
   "migrate -f waits for a conversion webhook, and leaves the CRD as it was where it does not come up",
   async (t) => {
     const webhook = await serveConversion(t);
@@ -203,7 +180,7 @@ await t.test(
   },
 );
 
-await t.test("migrate -f refuses a file without the conversion that its new version needs", async (t) => {
+parallel("migrate -f refuses a file without the conversion that its new version needs", async (t) => {
   const kind = new TestKind("gap");
   const webhook = await serveConversion(t);
   await createOld(kind, 3, { ...V1ALPHA1, conversion: conversionBy(webhook) });
@@ -214,21 +191,160 @@ await t.test("migrate -f refuses a file without the conversion that its new vers
   t.same(await cluster.crd(kind), before);
 });
 
-await t.test("migrate -f refuses a file that would lose data, and names the command that helps", async (t) => {
+parallel("migrate -f refuses a file that would lose data, and names the command that helps", async (t) => {
   const kind = new TestKind("lost");
-  await cluster.createStale(kind, 3);
-  const patch = { type: MERGE_PATCH, body: { status: { storedVersions: ["v1"] } } };
-  await api.patch(CRDS, kind, patch, { subresource: "status" });
-  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions: versionsOf(V1) } } });
-  const path = fileOf(t, kind.manifest(V1));
-  const run = () => cluster.migrate(["-f", path, "--apply"]);
-  await eventually(async () => (await run()).code === 5, "it is refused");
-  t.match((await run()).stdout, /data-loss: .*stored in v1alpha1.*ksvm migrate .* --force/);
-  t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+  await loseObjects(cluster, kind, 3);
+  const run = await cluster.migrate(["-f", fileOf(t, kind.manifest(V1)), "--apply"]);
+  t.match(run, { code: 5, stdout: /data-loss: .*stored in v1alpha1.*ksvm migrate .* --force/ });
+  t.same(await cluster.storedAs(kind), { v1: 1, v1alpha1: 3 });
 });
 
-await t.test("migrate -f says what goes together", async (t) => {
+parallel("migrate -f says what goes together", async (t) => {
   t.match(await cluster.ksvm(["migrate", "a.example.com", "-f", "crd.yaml"]), { code: 2 });
   t.match(await cluster.ksvm(["migrate", "a.example.com", "--apply"]), { code: 2, stderr: /pass it with -f/ });
   t.match(await cluster.ksvm(["migrate", "-f", "/nowhere.yaml"]), { code: 1, stderr: /ManifestInvalid/ });
 });
+
+// From here on: CRDs with the versions of three projects, from one release to a later one.
+
+/** What a client does that applies the file of a release. */
+function apply(kind: TestKind, shape: CrdShape): Promise<unknown> {
+  const { spec } = kind.manifest(shape);
+  return api.patch(CRDS, kind, {
+    type: MERGE_PATCH,
+    body: { spec: { conversion: { strategy: "None", webhook: null }, ...spec } },
+  });
+}
+
+parallel("as Gateway API v1.0.0 to v1.2.0: one CRD drops an old version, another one its only version", async (t) => {
+  const [grants, routes] = [new TestKind("grant"), new TestKind("route")];
+  await cluster.createCrd(grants, { versions: ["v1alpha2", "v1beta1"], storage: "v1alpha2" });
+  await cluster.createObjects(grants.resource("v1alpha2"), grants.objects(20, "v1alpha2"));
+  await apply(grants, { versions: ["v1alpha2", "v1beta1"], storage: "v1beta1" });
+  await cluster.createObjects(grants.resource("v1beta1"), grants.objects(5, "v1beta1", "new"));
+  await cluster.createCrd(routes, { versions: ["v1alpha2"], storage: "v1alpha2" });
+  await cluster.createObjects(routes.resource("v1alpha2"), routes.objects(20, "v1alpha2"));
+  const later = [
+    [grants, { versions: ["v1beta1"], storage: "v1beta1" }],
+    [routes, { versions: ["v1"], storage: "v1" }],
+  ] as const;
+  const folder = join(t.testdir({}), "crds");
+  mkdirSync(folder);
+  for (const [kind, shape] of later) {
+    await t.rejects(apply(kind, shape), /"v1alpha2": .*spec\.versions/, "negative control");
+    writeFileSync(join(folder, `${kind.plural}.yaml`), stringify(kind.manifest(shape)));
+  }
+  const check = await cluster.ksvm(["check", "-f", folder]);
+  t.equal(check.code, 4);
+  t.match(check.stdout, new RegExp(`${grants.name} +needs-migration +v1beta1 +v1alpha2,v1beta1 +v1alpha2 +25`));
+  t.match(check.stdout, new RegExp(`${routes.name} +two-steps +v1alpha2 +v1alpha2 +v1alpha2 +20`));
+  const run = await cluster.migrate(["-f", folder, "--apply"]);
+  t.equal(run.code, 0, run.stderr);
+  t.same(await cluster.storedAs(grants), { v1beta1: 25 });
+  t.same(await cluster.storedAs(routes), { v1: 20 });
+  for (const [kind, shape] of later) await t.resolves(apply(kind, shape), "the client of the project applies its file");
+  t.equal((await cluster.ksvm(["check", "-f", folder])).code, 0);
+});
+
+const OPEN = { type: "object", "x-kubernetes-preserve-unknown-fields": true };
+
+parallel(
+  "as cluster-api v1.5 to v1.6: an unserved version leaves, with a field that the newer one lacks",
+  async (t) => {
+    const kind = new TestKind("cluster");
+    const versions = ["v1alpha3", "v1alpha4", "v1beta1"];
+    await cluster.createCrd(kind, { versions, storage: "v1alpha3" });
+    await cluster.createObjects(kind.resource("v1alpha3"), kind.objects(10, "v1alpha3"));
+    await apply(kind, { versions, storage: "v1beta1", unserved: ["v1alpha3"] });
+    const later: CrdShape = { versions: versions.slice(1), storage: "v1beta1", unserved: ["v1alpha4"] };
+    await t.rejects(apply(kind, later), /"v1alpha3": .*spec\.versions/, "negative control");
+    const manifest = kind.manifest(later);
+    const closed = {
+      type: "object",
+      properties: { spec: { type: "object", properties: { name: { type: "string" } } } },
+    };
+    const described = {
+      type: "object",
+      properties: { spec: { type: "object", properties: { size: { type: "integer" } } } },
+    };
+    const live = versionsOf({ versions, storage: "v1beta1", unserved: ["v1alpha3"] });
+    const schemas = live.map((one) => ({
+      ...one,
+      schema: { openAPIV3Schema: one.name === "v1beta1" ? OPEN : described },
+    }));
+    await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions: schemas } } });
+    const fileVersions = manifest.spec.versions.map((one) => ({ ...one, schema: { openAPIV3Schema: closed } }));
+    const path = fileOf(t, { ...manifest, spec: { ...manifest.spec, versions: fileVersions } });
+    const said =
+      /does not have spec\.size \(v1alpha3\), spec\.\* \(v1beta1\), .*: no client reads such a field any more/;
+    t.match((await cluster.ksvm(["check", "-f", path])).stdout, said);
+    const run = await cluster.migrate(["-f", path, "--apply"]);
+    t.equal(run.code, 0, run.stderr);
+    t.match(run.stdout, said, "it is said before the first step");
+    t.same(await cluster.storedAs(kind), { v1beta1: 10 });
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1beta1"]);
+  },
+);
+
+/** A webhook for which `size` of v1alpha1 is `width` in v1. */
+function serveRename(t: Test): Promise<ServedWebhook> {
+  interface Sized {
+    readonly apiVersion: string;
+    readonly spec: { readonly size?: number; readonly width?: number };
+  }
+  interface Review {
+    readonly request: { readonly uid: string; readonly desiredAPIVersion: string; readonly objects: readonly Sized[] };
+  }
+  return serveWebhook(t, ({ request: { desiredAPIVersion: apiVersion, objects, uid } }: Review) => {
+    const convertedObjects = objects.map(({ spec: { size, width }, ...rest }) => {
+      const value = size ?? width;
+      return { ...rest, apiVersion, spec: apiVersion.endsWith("/v1") ? { width: value } : { size: value } };
+    });
+    const response = { uid, result: { status: "Success" }, convertedObjects };
+    return { apiVersion: "apiextensions.k8s.io/v1", kind: "ConversionReview", response };
+  });
+}
+
+const SIZED = { v1alpha1: "size", v1: "width" } as const;
+
+/** With the schema that each version has. */
+function sized(kind: TestKind, shape: CrdShape) {
+  const manifest = kind.manifest(shape);
+  const versions = manifest.spec.versions.map((version) => {
+    const field = version.name === "v1" ? SIZED.v1 : SIZED.v1alpha1;
+    const spec = { type: "object", properties: { [field]: { type: "integer" } } };
+    return { ...version, schema: { openAPIV3Schema: { type: "object", properties: { spec } } } };
+  });
+  return { ...manifest, spec: { ...manifest.spec, versions } };
+}
+
+for (const isMigrated of [false, true]) {
+  const what = isMigrated
+    ? "migrate -f rewrites every object before"
+    : "negative control: applied as it is, the file loses a field";
+  parallel(`as a project that takes its conversion webhook away: ${what}`, async (t) => {
+    const kind = new TestKind("converted");
+    const conversion = conversionBy(await serveRename(t));
+    const both: CrdShape = { versions: ["v1alpha1", "v1"], storage: "v1alpha1", conversion };
+    await api.create(CRDS, sized(kind, both));
+    await cluster.waitForVersion(kind, "v1alpha1");
+    await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(3, "v1alpha1"));
+    await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: sized(kind, { ...both, storage: "v1" }).spec } });
+    const file = sized(kind, { versions: ["v1alpha1", "v1"], storage: "v1", unserved: ["v1alpha1"] });
+    const path = fileOf(t, file);
+    const check = await cluster.ksvm(["check", "-f", path]);
+    t.equal(check.code, 4);
+    t.match(check.stdout, /has no conversion webhook, so that nothing would convert v1alpha1 to v1/);
+    if (isMigrated) {
+      const run = await cluster.migrate(["-f", path, "--apply"]);
+      t.equal(run.code, 0, run.stderr);
+      t.same(await cluster.storedAs(kind), { v1: 3 });
+    } else {
+      const spec = { ...file.spec, conversion: { strategy: "None", webhook: null } };
+      await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec } });
+    }
+    await cluster.waitForVersion(kind, "v1alpha1", false);
+    const read = await api.get<{ readonly spec: object }>(kind.resource("v1"), { name: "w0", namespace: "default" });
+    t.same(read.spec, isMigrated ? { width: 2 } : {});
+  });
+}
