@@ -12,7 +12,7 @@ import { GROUP, TestKind } from "./crd-fixture.ts";
 import { createMigration, eventReasons, installSystem, patchStatus, readMigration, untilState } from "./migrations.ts";
 import { alone, parallel } from "./parallel.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
-import { assertKept, assertLostOncePruned, assertMigrated } from "./run-peer-cases.ts";
+import { assertKept, assertLostOncePruned, assertMigrated } from "./assert-migrated.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
 import { untilRewriting } from "./slow-run.ts";
 

@@ -32,7 +32,7 @@ import {
 } from "./migrations.ts";
 import { alone, parallel } from "./parallel.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
-import { assertMigrated } from "./run-peer-cases.ts";
+import { assertMigrated } from "./assert-migrated.ts";
 
 const MINUTE_MS = 60_000;
 const DEAD_GROUP = "dead.example.org";

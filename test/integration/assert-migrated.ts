@@ -4,12 +4,6 @@ import { messageOf } from "../../src/errors.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";
 import { dropOldVersions, pruneByHand, V1 } from "./lost-objects.ts";
-import { parallel } from "./parallel.ts";
-
-/** Registers a test for each case of another migrator's own tests, by what the case is about. */
-export function runCases(peer: string, cases: Readonly<Record<string, (t: Test) => Promise<unknown>>>): void {
-  for (const [name, run] of Object.entries(cases)) parallel(`${peer}: ${name}`, run);
-}
 
 /** Asserts that etcd holds so many objects of a kind, all of them in v1, and that storedVersions says so. */
 export async function assertMigrated(t: Test, cluster: Cluster, kind: TestKind, count: number): Promise<void> {
