@@ -1,4 +1,4 @@
-import t from "tap";
+import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
@@ -6,8 +6,8 @@ import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { createMigration, installSystem, readMigration, untilState } from "./migrations.ts";
-import { SLOW_FLAGS, SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
+import { createMigration, installSystem, untilState } from "./migrations.ts";
+import { SLOW_FLAGS, SLOW_RUN_OBJECTS } from "./slow-run.ts";
 
 // Two API servers of which the second one hangs (SIGSTOP), is killed, or comes back otherwise.
 
@@ -21,38 +21,33 @@ const BOTH = [first.url, second.url];
 t.teardown(() => second.resume());
 await installSystem(cluster);
 
-/** The CRD of a kind changes its storage version while the second API server hangs, and a load balancer leaves that one out. */
-async function hang(t: Parameters<typeof balance>[0], word: string) {
+const EACH = ["--apiserver-endpoints", BOTH.join()];
+
+/** The storage version of a CRD changes while the second API server hangs. */
+async function changeWhileHung(word: string): Promise<TestKind> {
   const kind = new TestKind(word);
   await cluster.createCrd(kind, { storage: "v1alpha1" });
   await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(5, "v1alpha1"));
   second?.pause();
-  t.teardown(() => second?.resume());
   await cluster.setVersions(kind, { storage: "v1" });
-  const balancer = await balance(t, controlPlane, BOTH.slice(0, 1));
-  const wakeUp = (): void => {
-    second?.resume();
-    balancer.use(BOTH);
-  };
-  return { kind, kubeconfig: balancer.kubeconfig, wakeUp };
+  return kind;
 }
 
-await t.test("a hung API server is waited for without a freeze, and named; then the run goes on", async (t) => {
-  const { kind, kubeconfig, wakeUp } = await hang(t, "hung");
-  let output = "";
-  const ended = cluster.migrate([kind.name, "--kubeconfig", kubeconfig], { onStdout: (text) => (output += text) });
-  await eventually(async () => /ApiServerMissing.*of host beta/.test(output), "the run waits, and names it");
-  const identity = /apiserver-\w+(?= of host beta)/.exec(output)?.[0] ?? "";
+/** Neither frozen, nor rewritten, nor pruned. */
+async function assertUntouched(t: Test, kind: TestKind): Promise<void> {
   t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten");
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
   await assertUnfrozen(t, cluster, kind);
+}
 
-  const other = new TestKind("ignored");
-  await cluster.createStale(other, 5);
-  const ignoring = await cluster.migrate([other.name, "--kubeconfig", kubeconfig, "--ignore-apiserver", identity]);
-  t.equal(ignoring.code, 0, `--ignore-apiserver goes on without it: ${ignoring.stderr}`);
-
-  wakeUp();
+await t.test("a hung API server is waited for without a freeze, and named; then the run goes on", async (t) => {
+  const kind = await changeWhileHung("hung");
+  let output = "";
+  const flags = [...EACH, "--convergence-timeout", "300s", "--proof-timeout", "300s"];
+  const ended = cluster.migrate([kind.name, ...flags], { onStdout: (text) => (output += text) });
+  await eventually(async () => output.includes(`waiting for ${second.url}`), "the run waits, and names it");
+  t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten");
+  second.resume();
   const run = await ended;
   t.equal(run.code, 0, run.stderr);
   t.same(await cluster.storedAs(kind), { v1: 5 });
@@ -60,40 +55,13 @@ await t.test("a hung API server is waited for without a freeze, and named; then 
   await assertNoTraces(t, cluster, kind);
 });
 
-await t.test("a migration waits for a hung API server with reason ApiServerMissing, others go on", async (t) => {
-  const { kind, kubeconfig, wakeUp } = await hang(t, "controlled");
-  await startController(t, cluster, { flags: ["--concurrent-migrations=1"], kubeconfig });
-  const created = await createMigration(cluster, kind);
-  const waiting = await untilState(cluster, created, ["Waiting"]);
-  const condition = waiting.status?.conditions?.find(({ type }) => type === "Waiting");
-  t.match(condition, { status: "True", reason: "ApiServerMissing", message: "of host beta" });
-  await assertUnfrozen(t, cluster, kind);
-  const clean = new TestKind("clean");
-  await cluster.createCrd(clean, { storage: "v1" });
-  await untilState(cluster, await createMigration(cluster, clean), ["Succeeded"]);
-  t.match((await readMigration(cluster, created)).status, { conditions: [{ type: "Waiting", status: "True" }] });
-  wakeUp();
-  await untilState(cluster, created, ["Succeeded"]);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-});
-
-await t.test("one that hangs in mid-run: the freeze is lifted, and the run goes on when it answers", async (t) => {
-  const kind = new TestKind("midrun");
-  const balancer = await balance(t, controlPlane, BOTH);
-  const run = await startSlowRun(cluster, kind, { flags: ["--kubeconfig", balancer.kubeconfig] });
-  second.pause();
-  balancer.use(BOTH.slice(0, 1));
-  await eventually(
-    async () => (await cluster.crd(kind)).metadata.annotations?.["ksvm.sigs.k8s.io/migrating"] === undefined,
-    "it is unfrozen",
-  );
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
-  second.resume();
-  balancer.use(BOTH);
-  const { code, stderr } = await run.ended;
-  t.equal(code, 0, stderr);
-  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+await t.test("one that does not come back ends the run with its name", async (t) => {
+  const kind = await changeWhileHung("gone");
+  t.teardown(() => second.resume());
+  const run = await cluster.migrate([kind.name, ...EACH, "--convergence-timeout", "3s", "--proof-timeout", "3s"]);
+  t.equal(run.code, 1);
+  t.match(run.stderr, second.url);
+  await assertUntouched(t, kind);
 });
 
 await t.test("one that is killed and writes with another key for a while makes the run begin again", async (t) => {
@@ -104,7 +72,7 @@ await t.test("one that is killed and writes with another key for a while makes t
   const names = Array.from({ length: SLOW_RUN_OBJECTS }, (_, index) => `secret${index}`);
   await cluster.createObjects(secrets, names.map(secret));
   let output = "";
-  const flags = ["--apiserver-endpoints", BOTH.join(), ...SLOW_FLAGS];
+  const flags = [...EACH, ...SLOW_FLAGS];
   const ended = cluster.migrate(["secrets", ...flags], { onStdout: (text) => (output += text) });
   await eventually(async () => /\d\d\/1\d\d/.test(output), "the run is under way");
   await controlPlane.restartApiserver(1, {
@@ -121,4 +89,19 @@ await t.test("one that is killed and writes with another key for a while makes t
   const stored = await controlPlane.stored.objectsUnder("/registry/secrets/default/");
   t.equal(stored.length, SLOW_RUN_OBJECTS + 1);
   t.same(new Set(stored.map(({ encryptedWith }) => encryptedWith)), new Set([storedWith("new")]));
+});
+
+await t.test("a migration waits for a hung API server, and goes on when it answers", async (t) => {
+  const kind = await changeWhileHung("controlled");
+  const balancer = await balance(t, controlPlane, BOTH.slice(0, 1));
+  await startController(t, cluster, { kubeconfig: balancer.kubeconfig });
+  const created = await createMigration(cluster, kind);
+  const waiting = await untilState(cluster, created, ["Waiting"]);
+  const condition = waiting.status?.conditions?.find(({ type }) => type === "Waiting");
+  t.match(condition, { status: "True", reason: "ApiServerMissing", message: "of host beta" });
+  await assertUntouched(t, kind);
+  second.resume();
+  balancer.use(BOTH);
+  await untilState(cluster, created, ["Succeeded"]);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
 });
