@@ -1,19 +1,16 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { createMigration, installSystem, untilState } from "./migrations.ts";
-import { SLOW_FLAGS, SLOW_RUN_OBJECTS } from "./slow-run.ts";
 
-// Two API servers of which the second one hangs (SIGSTOP), is killed, or comes back otherwise.
+// Two API servers of which the second one hangs (SIGSTOP).
 
-const KEYS = encryptionConfig(["new", "old"], ["secrets"]);
-const HOSTS = [{ hostname: "alpha" }, { hostname: "beta" }];
-const cluster = await Cluster.start(t, { apiservers: 2, overrides: HOSTS, encryptionConfig: KEYS });
+const overrides = [{ hostname: "alpha" }, { hostname: "beta" }];
+const cluster = await Cluster.start(t, { apiservers: 2, overrides });
 const { controlPlane } = cluster;
 const [first, second] = controlPlane.apiservers;
 if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
@@ -62,33 +59,6 @@ await t.test("one that does not come back ends the run with its name", async (t)
   t.equal(run.code, 1);
   t.match(run.stderr, second.url);
   await assertUntouched(t, kind);
-});
-
-await t.test("one that is killed and writes with another key for a while makes the run begin again", async (t) => {
-  const secret = (name: string) => {
-    return { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default" }, type: "Opaque" };
-  };
-  const secrets = { group: "", version: "v1", resource: "secrets" };
-  const names = Array.from({ length: SLOW_RUN_OBJECTS }, (_, index) => `secret${index}`);
-  await cluster.createObjects(secrets, names.map(secret));
-  let output = "";
-  const flags = [...EACH, ...SLOW_FLAGS];
-  const ended = cluster.migrate(["secrets", ...flags], { onStdout: (text) => (output += text) });
-  await eventually(async () => /\d\d\/1\d\d/.test(output), "the run is under way");
-  await controlPlane.restartApiserver(1, {
-    ...HOSTS[1],
-    encryptionConfig: encryptionConfig(["old", "new"], ["secrets"]),
-  });
-  const late = { method: "POST", body: secret("aaa-late"), apiserver: 1 } as const;
-  const path = "/api/v1/namespaces/default/secrets";
-  await eventually(async () => (await controlPlane.request(path, late)).status === 201, "it serves again");
-  await controlPlane.restartApiserver(1, HOSTS[1]);
-  const { code, stderr, stdout } = await ended;
-  t.equal(code, 0, stderr);
-  t.match(stdout, /starting again/);
-  const stored = await controlPlane.stored.objectsUnder("/registry/secrets/default/");
-  t.equal(stored.length, SLOW_RUN_OBJECTS + 1);
-  t.same(new Set(stored.map(({ encryptedWith }) => encryptedWith)), new Set([storedWith("new")]));
 });
 
 await t.test("a migration waits for a hung API server, and goes on when it answers", async (t) => {
