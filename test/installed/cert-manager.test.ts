@@ -1,7 +1,5 @@
 import { createPublicKey, X509Certificate } from "node:crypto";
-import { connect } from "node:tls";
-import { setTimeout as sleep } from "node:timers/promises";
-import t, { type Test } from "tap";
+import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { findConfiguration, publishedBundleOf } from "../../src/certs/ca-bundle.ts";
 import { decoded, KEYS } from "../../src/certs/secret-contents.ts";
@@ -11,9 +9,10 @@ import type { NewObject } from "../../src/kube/client.ts";
 import { CRDS, objectPath } from "../../src/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
-import { applyAll, NAMESPACE } from "../integration/installation.ts";
+import { startController } from "../integration/controller.ts";
+import { keepConnecting, servedAt } from "../integration/handshakes.ts";
+import { applyAll, NAMESPACE, startAsServiceAccount } from "../integration/installation.ts";
 import { render } from "../integration/kubectl.ts";
-import { spawnFromOverlay } from "../integration/overlay-replica.ts";
 import { createFrozen, describeLoad, StorageChangeLoad, untilDenied } from "../integration/storage-change-load.ts";
 import { startProgram } from "../processes/program.ts";
 import { ensureCertManager } from "./cert-manager.ts";
@@ -66,40 +65,6 @@ async function publishedBundle(): Promise<string> {
   return Buffer.from(bundle, "base64").toString("utf8");
 }
 
-/** As an API server does that opens a connection now. @returns the fingerprint of what is served */
-async function handshake(port: number): Promise<string> {
-  const ca = await publishedBundle();
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: "127.0.0.1", port, ca, minVersion: "TLSv1.3" }, () => {
-      resolve(socket.getPeerX509Certificate()?.fingerprint256 ?? "");
-      socket.destroy();
-    });
-    socket.on("error", reject);
-  });
-}
-
-/** Opens connections one after the other until the test ends it. */
-function keepConnecting(t: Test, port: number) {
-  const outcomes = { handshakes: 0, failures: [] as string[] };
-  const end = new AbortController();
-  const ended = (async () => {
-    while (!end.signal.aborted) {
-      await handshake(port).then(
-        () => outcomes.handshakes++,
-        (error: unknown) => outcomes.failures.push(String(error)),
-      );
-      await sleep(20);
-    }
-  })();
-  const stop = async (): Promise<typeof outcomes> => {
-    end.abort();
-    await ended;
-    return outcomes;
-  };
-  t.teardown(stop);
-  return { stop };
-}
-
 /** Renews a certificate at once, as `cmctl renew` does, and waits until cert-manager has done so. */
 async function renew(name: string): Promise<void> {
   const ref = { namespace: NAMESPACE, name };
@@ -133,7 +98,7 @@ async function renewServing(port: number): Promise<number> {
   await eventually(isWritten, "the Secret has another certificate", 60_000);
   const writtenAt = performance.now();
   const { fingerprint256 } = new X509Certificate(await textIn("ksvm-webhook-tls", KEYS.certificate));
-  await eventually(async () => (await handshake(port)) === fingerprint256, "it is served", 60_000);
+  await eventually(async () => (await servedAt(port)).fingerprint256 === fingerprint256, "it is served", 60_000);
   const tookMs = performance.now() - writtenAt;
   await renewed;
   return tookMs;
@@ -143,7 +108,21 @@ function keyOf(certPem: string): string {
   return createPublicKey(certPem).export({ type: "spki", format: "pem" }).toString();
 }
 
-const { replica, port } = await spawnFromOverlay(t, cluster, documents);
+interface Deployment {
+  readonly spec: {
+    readonly template: { readonly spec: { readonly containers: readonly { readonly args: string[] }[] } };
+  };
+}
+
+const deployment = documents.find(({ kind }) => kind === "Deployment") as Deployment | undefined;
+const args = deployment?.spec.template.spec.containers[0]?.args ?? [];
+const kind = new TestKind("bycertmanager");
+const replica = await startController(t, cluster, {
+  flags: ["--trigger=on", `--trigger-only-resources=${kind.name}`, ...args.filter((arg) => arg.startsWith("--cert"))],
+  kubeconfig: await startAsServiceAccount(cluster, "storage-migrator"),
+  until: "started",
+});
+const port = Number(new URL(replica.webhookUrl).port);
 
 await t.test("before cert-manager is there a replica is alive and not ready, and says why once", async (t) => {
   await eventually(async () => (await replica.health("/livez")).status === 200, "it is alive", 30_000);
@@ -169,10 +148,10 @@ await t.test("it becomes ready once cert-manager has written Secret and caBundle
 });
 
 await t.test("renewals of the serving certificate and of the CA under load lose no review", async (t) => {
-  const kind = await createFrozen(cluster, "certmanager");
-  await untilDenied(cluster, kind);
-  const load = StorageChangeLoad.start(t, cluster, [kind], 50);
-  const connections = keepConnecting(t, port);
+  const frozen = await createFrozen(cluster, "certmanager");
+  await untilDenied(cluster, frozen);
+  const load = StorageChangeLoad.start(t, cluster, [frozen], 50);
+  const connections = keepConnecting(t, cluster, port);
   const tookMs = [await renewServing(port), await renewServing(port)];
   const oldCa = await caOf();
   await renew("ksvm-ca");
@@ -198,12 +177,10 @@ await t.test("renewals of the serving certificate and of the CA under load lose 
 });
 
 await t.test("a CRD is migrated with these certificates", async (t) => {
-  const kind = new TestKind("bycertmanager");
   await cluster.createStale(kind, 10);
   const isPruned = async (): Promise<boolean> => storedVersionsOf(await cluster.crd(kind)).join() === "v1";
   await eventually(isPruned, `storedVersions is pruned:\n${replica.log()}`, 180_000);
   t.same(await cluster.storedAs(kind), { v1: 10 });
   t.notMatch(replica.log(), /forbidden/i, "RBAC refused nothing");
-  replica.kill("SIGTERM");
-  t.equal(await replica.ended, 0);
+  t.equal(await replica.stop(), 0);
 });

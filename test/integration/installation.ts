@@ -1,7 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, relative, resolve } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import type { Test } from "tap";
+import { parse } from "yaml";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import type { ApiClient, NewObject } from "../../src/kube/client.ts";
 import { resourcesOf } from "../../src/kube/discovery.ts";
@@ -12,6 +13,16 @@ import { render } from "./kubectl.ts";
 
 /** Where everything of deploy/base lives. */
 export const NAMESPACE = "kube-storage-migration";
+
+const ROOT = join(import.meta.dirname, "../..");
+
+/** Every folder of deploy/ with a kustomization of that kind, relative to the project. */
+export function foldersOf(kind: "Kustomization" | "Component"): readonly string[] {
+  return globSync("deploy/**/kustomization.yaml", { cwd: ROOT })
+    .filter((path) => (parse(readFileSync(join(ROOT, path), "utf8")) as { kind: string }).kind === kind)
+    .map(dirname)
+    .toSorted();
+}
 
 /** What tells one image from another. */
 export interface Image {
@@ -27,7 +38,7 @@ export interface Image {
 export function overlayWithImage(t: Test, folder: string, image: Image): string {
   const overlay = mkdtempSync(join(tmpdir(), "ksvm-overlay-"));
   t.teardown(() => rmSync(overlay, { recursive: true, force: true }));
-  const base = relative(overlay, join(import.meta.dirname, "../..", folder));
+  const base = relative(overlay, join(ROOT, folder));
   const kustomization = { resources: [base], images: [{ name: "ksvm", ...image }] };
   writeFileSync(join(overlay, "kustomization.yaml"), JSON.stringify(kustomization));
   return overlay;
@@ -41,7 +52,7 @@ export function overlayWithImage(t: Test, folder: string, image: Image): string 
 export function overlayOf(t: Test, [resource = "", ...components]: readonly string[]): string {
   const overlay = mkdtempSync(join(tmpdir(), "ksvm-overlay-"));
   t.teardown(() => rmSync(overlay, { recursive: true, force: true }));
-  const path = (folder: string): string => relative(overlay, resolve(import.meta.dirname, "../..", folder));
+  const path = (folder: string): string => relative(overlay, resolve(ROOT, folder));
   const kustomization = { resources: [path(resource)], components: components.map(path) };
   writeFileSync(join(overlay, "kustomization.yaml"), JSON.stringify(kustomization));
   return overlay;

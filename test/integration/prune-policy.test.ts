@@ -1,19 +1,37 @@
+// What deploy/components/deny-unproven-prunes does on an API server: prunes by other tools are denied, or put back (docs/guard.md).
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import type { ApiClient, NewObject } from "../../src/kube/client.ts";
+import { ApiClient, type NewObject } from "../../src/kube/client.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { Transport } from "../../src/kube/transport.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { applyAll, overlayOf } from "./installation.ts";
+import { applyAll, overlayOf, startAsServiceAccount } from "./installation.ts";
 import { render } from "./kubectl.ts";
 
-// What deploy/components/deny-unproven-prunes does on an API server: docs/guard.md.
-
-const IN_TREE = "system:serviceaccount:kube-system:storage-version-migrator-controller";
-
-const cluster = await Cluster.start(t, { users: [{ name: IN_TREE, groups: ["system:masters"] }] });
-const inTree = cluster.clientFor(IN_TREE);
+const cluster = await Cluster.start(t);
+const inTree = await clientOfInTree();
 t.teardown(() => inTree.transport.close());
+
+/** Acts under the ServiceAccount of Kubernetes' own migrator, which may do everything here. */
+async function clientOfInTree(): Promise<ApiClient> {
+  const [name, namespace] = ["storage-version-migrator-controller", "kube-system"];
+  const group = "rbac.authorization.k8s.io";
+  await applyAll(cluster.api, [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata: { name, namespace } },
+    {
+      apiVersion: `${group}/v1`,
+      kind: "ClusterRoleBinding",
+      metadata: { name },
+      roleRef: { apiGroup: group, kind: "ClusterRole", name: "cluster-admin" },
+      subjects: [{ kind: "ServiceAccount", name, namespace }],
+    },
+  ]);
+  return new ApiClient(
+    new Transport(loadKubeConfig({ kubeconfig: await startAsServiceAccount(cluster, name, 0, namespace) })),
+  );
+}
 
 /** What cluster-api, cmctl and Kubernetes' own migrator send: the status with the storage version alone. */
 async function prune(
@@ -38,9 +56,8 @@ function pruneAs(api: ApiClient, kind: TestKind, reason: string, message = ""): 
   return prune(kind, { api, dryRun: true, status: { conditions } });
 }
 
-const [lost, kind] = [new TestKind("lost"), new TestKind("kept")];
-await cluster.createStale(lost, 3);
-await cluster.createStale(kind, 3);
+const [lost, kind, listed] = [new TestKind("lost"), new TestKind("kept"), new TestKind("listed")];
+await Promise.all([lost, kind, listed].map((one) => cluster.createStale(one, 3)));
 
 await t.test("negative control: without the policy a prune by another tool lets the old version go", async (t) => {
   t.same(await prune(lost), ["v1"]);
@@ -93,8 +110,6 @@ await t.test("a run of ksvm prunes", async (t) => {
 });
 
 await t.test("a tool that the administrator lists may prune", async (t) => {
-  const listed = new TestKind("listed");
-  await cluster.createStale(listed, 1);
   t.notOk(await mayPrune(listed));
   const tools = JSON.stringify(policies).replace('"[]"', JSON.stringify('["admin"]'));
   await applyAll(cluster.api, JSON.parse(tools) as typeof policies);

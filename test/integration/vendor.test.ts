@@ -1,3 +1,4 @@
+// The examples in deploy/vendor: a Job that migrates one CRD before the upgrade of what owns it.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import t from "tap";
@@ -19,16 +20,16 @@ await t.test("deploy/vendor/job migrates one CRD before an upgrade, with the rig
 await t.test("deploy/vendor/argo-cd is the same as hooks: the Job runs when its role is there", async (t) => {
   const documents = await render("deploy/vendor/argo-cd");
   const waves = documents.map(({ kind, metadata }) => {
-    const { annotations = {} } = metadata as { annotations?: Record<string, string> };
+    const { annotations = {} } = metadata;
     t.equal(annotations["argocd.argoproj.io/hook"], "PreSync", kind as string);
     return [kind, Number(annotations["argocd.argoproj.io/sync-wave"])] as const;
   });
-  t.same(
-    waves.filter(([, wave]) => wave === 0),
-    [["Job", 0]],
-  );
-  t.ok(waves.every(([kind, wave]) => kind === "Job" || wave < 0));
-  await assertUpgrade(t, cluster, documents);
+  t.ok(waves.every(([kind, wave]) => (kind === "Job" ? wave === 0 : wave < 0)));
+  const withoutHooks = documents.map(({ metadata: { annotations: _, ...metadata }, ...rest }) => ({
+    ...rest,
+    metadata,
+  }));
+  t.same(withoutHooks, await render("deploy/vendor/job"));
 });
 
 /** The example as a vendor has it for a release: `release` is in the name of the Job. */
@@ -87,14 +88,10 @@ await t.test("deploy/vendor/flux applies the CRDs when the Job has ended", async
 });
 
 await t.test("ksvm migrate --ignore-not-found: a CRD that is not there yet is no error", async (t) => {
-  const kind = new TestKind("later");
-  const run = await cluster.migrate([kind.name, "--ignore-not-found"]);
-  t.match(run, { code: 0, stdout: `${kind.name}: nothing to do: the cluster has no such resource\n`, stderr: "" });
-  const strict = await cluster.migrate([kind.name]);
-  t.match(strict, { code: 1, stderr: /ResourceNotFound/ }, "negative control");
-  const stale = new TestKind("stale");
+  const [later, stale] = [new TestKind("later"), new TestKind("stale")];
   await cluster.createStale(stale, 2);
-  const both = await cluster.migrate([kind.name, stale.name, "--ignore-not-found"]);
+  t.match(await cluster.migrate([later.name]), { code: 1, stderr: /ResourceNotFound/ });
+  const both = await cluster.migrate([later.name, stale.name, "--ignore-not-found"]);
   t.equal(both.code, 0, both.stderr);
   t.same(await cluster.storedAs(stale), { v1: 2 });
 });
