@@ -1,13 +1,11 @@
 import { join } from "node:path";
 import t from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import type { KubeObject } from "../../src/kube/client.ts";
-import { CRDS, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { WARN_POLICY_NAME } from "../../src/webhook/warn-policy.ts";
+import { CRDS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
+import { startController } from "../integration/controller.ts";
 import { NAMESPACE, startAsServiceAccount } from "../integration/installation.ts";
 import { withPodsRunning } from "../integration/job-runner.ts";
-import { freePort, spawnController, untilReady } from "../integration/replica.ts";
 import { ensureHelm, HELM_VERSIONS, runHelm } from "./helm.ts";
 
 const CHART = join(import.meta.dirname, "../../deploy/chart");
@@ -33,8 +31,7 @@ for (const [version, program] of programs) {
     t.same(upgraded.ends, []);
 
     const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
-    const replica = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), byService: true });
-    await untilReady(replica);
+    const replica = await startController(t, cluster, { kubeconfig });
     const again = await helm("upgrade", "ksvm", CHART, "--set", "replicas=2");
     t.match(again.result, /STATUS: deployed/, "and so does one while a controller keeps what the chart installed");
     const { webhooks } = await cluster.api.get<{
@@ -44,31 +41,14 @@ for (const [version, program] of programs) {
       webhooks.every(({ clientConfig }) => clientConfig.caBundle !== undefined),
       "API servers trust the certificates that it made, also after that",
     );
-    t.notMatch(replica.log(), /another owner filled it/);
-    t.match(await cluster.ksvm(["guard", "enable"]), { code: 0 }, "the guard of the chart is ksvm's own");
-
-    const kept = [
-      [WEBHOOK_CONFIGURATIONS, WEBHOOK_NAME],
-      [POLICIES, WARN_POLICY_NAME],
-      [POLICY_BINDINGS, WARN_POLICY_NAME],
-    ] as const;
-    for (const [resource, name] of kept) {
-      await cluster.api.delete(resource, { name });
-      const isRestored = async (): Promise<boolean> => {
-        const restored = await cluster.api.find<KubeObject>(resource, { name });
-        return restored?.metadata.annotations?.["meta.helm.sh/release-name"] === "ksvm";
-      };
-      await eventually(isRestored, `${name} comes back as the release's`);
-    }
     t.match(await cluster.ksvm(["init", "--yes"]), { code: 0 });
     const mended = await helm("upgrade", "ksvm", CHART, "--set", "crds.keep=false");
     t.match(mended.result, /STATUS: deployed/, "what ksvm wrote is still the release's");
-    replica.kill("SIGTERM");
-    await replica.ended;
+    await replica.stop();
     const removed = await helm("uninstall", "ksvm");
     t.match(removed.result, /uninstalled/);
     t.notMatch(removed.result, /not owned by this release/);
-    for (const [resource, name] of kept) t.equal(await cluster.api.find(resource, { name }), undefined, name);
+    t.equal(await cluster.api.find(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME }), undefined);
     await eventually(async () => (await cluster.api.list(CRDS, {})).length === 0, "the CRDs are gone");
   });
 }

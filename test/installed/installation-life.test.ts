@@ -1,12 +1,11 @@
 import { join } from "node:path";
-import t, { type Test } from "tap";
+import t from "tap";
 import type { NewObject } from "../../src/kube/client.ts";
 import { JSON_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
-import { NAMESPACE, overlayOf } from "../integration/installation.ts";
-import { kubectlOf } from "../integration/kubectl.ts";
-import { ensureHelm, type HELM_VERSIONS, runHelm } from "./helm.ts";
+import { NAMESPACE } from "../integration/installation.ts";
+import { ensureHelm, HELM_VERSIONS, runHelm } from "./helm.ts";
 
 const CHART = join(import.meta.dirname, "../../deploy/chart");
 
@@ -18,8 +17,6 @@ interface Installer {
   readonly uninstall: () => Promise<unknown>;
 }
 
-type MakeInstaller = (t: Test, cluster: Cluster) => Promise<Installer>;
-
 async function byHelm(version: (typeof HELM_VERSIONS)[number], { kubeconfig }: Cluster): Promise<Installer> {
   const program = await ensureHelm(version);
   const run = (...args: readonly string[]) => runHelm(program, [...args, "--namespace", NAMESPACE], kubeconfig);
@@ -30,32 +27,6 @@ async function byHelm(version: (typeof HELM_VERSIONS)[number], { kubeconfig }: C
     uninstall: () => run("uninstall", "ksvm"),
   };
 }
-
-async function byKustomize(t: Test, cluster: Cluster): Promise<Installer> {
-  const kubectl = await kubectlOf(cluster);
-  const base = overlayOf(t, ["deploy/base"]);
-  const other = overlayOf(t, ["deploy/base", "deploy/components/control-plane-nodes"]);
-  const run = async (...args: readonly string[]): Promise<void> => {
-    const { code, stderr } = await kubectl(args);
-    if (code !== 0) throw new Error(`kubectl ${args.join(" ")}: ${stderr}`);
-  };
-  const apply = (folder: string) => run("apply", "--server-side", "--force-conflicts", "-k", folder);
-  return {
-    install: () => apply(base),
-    upgrade: async () => {
-      await apply(other);
-      await run("-n", NAMESPACE, "scale", "deployment/ksvm-controller", "--replicas=3");
-    },
-    rollback: () => apply(base),
-    uninstall: () => run("delete", "--ignore-not-found", "--wait=false", "-k", other),
-  };
-}
-
-const installers: Readonly<Record<string, MakeInstaller>> = {
-  "helm 4": (_, cluster) => byHelm("v4", cluster),
-  "helm 3": (_, cluster) => byHelm("v3", cluster),
-  kustomize: byKustomize,
-};
 
 async function bodyOf<Body>({ api }: Cluster, path: string): Promise<Body> {
   return (await api.transport.request<Body>({ method: "GET", path })).body;
@@ -88,10 +59,10 @@ async function everything(cluster: Cluster): Promise<readonly string[]> {
   return names.filter((name) => !name.includes(`/${NAMESPACE}`)).toSorted();
 }
 
-for (const [name, make] of Object.entries(installers)) {
-  await t.test(`${name} installs, upgrades, rolls back and uninstalls, from nothing to nothing`, async (t) => {
+for (const version of HELM_VERSIONS) {
+  await t.test(`helm ${version} installs, upgrades, rolls back and uninstalls, from nothing to nothing`, async (t) => {
     const cluster = await Cluster.start(t);
-    const installer = await make(t, cluster);
+    const installer = await byHelm(version, cluster);
     await eventually(
       async () => (await everything(cluster)).includes("/api/v1/services/default/kubernetes"),
       "the API server has written its own objects",
