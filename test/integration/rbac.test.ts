@@ -1,168 +1,180 @@
+// `ksvm rbac`: each command works under exactly the roles that it prints, and reaches nothing else.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
-import { systemClock } from "../../src/clock.ts";
-import { MIGRATIONS } from "../../src/kube/resources.ts";
-import { rolesForRuns } from "../../src/migrator/run-roles.ts";
-import { discoverMigratable } from "../../src/resources/discover.ts";
-import { Retrier } from "../../src/retry/retrier.ts";
-import { encryptionConfig, IDENTITY } from "../control-plane/encryption.ts";
+import { APPLY_PATCH, CRDS, MIGRATIONS } from "../../src/kube/resources.ts";
+import { ApiClient } from "../../src/kube/client.ts";
+import { loadKubeConfig } from "../../src/kube/connect/config.ts";
+import { storedWith } from "../control-plane/encryption.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
+import { startController } from "./controller.ts";
+import { fileOf } from "./crd-file.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { EncryptedObjects } from "./encrypted-objects.ts";
+import { withFewResources } from "./few-resources.ts";
 import { applyAll, NAMESPACE, overlayOf, startAsServiceAccount } from "./installation.ts";
 import { render } from "./kubectl.ts";
+import { V1 } from "./lost-objects.ts";
+import { alone, parallel } from "./parallel.ts";
+import { PatientTransport } from "./patient-transport.ts";
 import { accountFor } from "./rbac-account.ts";
-import { freePort, spawnController, untilReady } from "./replica.ts";
 
-const CONFIG_MAPS = { group: "", version: "v1", resource: "configmaps" };
-
+const KEYS = ["key0"];
 const cluster = await Cluster.start(t, {
   apiservers: 2,
-  encryptionConfig: encryptionConfig(["key0", IDENTITY], ["configmaps"]),
+  overrides: [withFewResources(KEYS), withFewResources(KEYS, { index: 1 })],
 });
 const { api } = cluster;
+const REFUSAL = /forbidden|may not|sampled|warning/i;
 
-async function prunedBy(t: Test, kind: TestKind, args: readonly string[]): Promise<void> {
+async function assertMigrated(t: Test, kind: TestKind, args: readonly string[]): Promise<void> {
   const run = await cluster.migrate([kind.name, ...args]);
   t.equal(run.code, 0, run.stdout + run.stderr);
-  t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning/i, "nothing was refused");
-  t.same(await cluster.storedAs(kind), { v1: 10 });
+  t.notMatch(run.stdout + run.stderr, REFUSAL, "nothing was refused");
+  t.same(await cluster.storedAs(kind), { v1: 3 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   await assertNoTraces(t, cluster, kind);
 }
 
-await t.test("ksvm migrate migrates a CRD under exactly the roles that ksvm rbac prints for it", async (t) => {
-  const [kind, other] = [new TestKind("mine"), new TestKind("other")];
-  await cluster.createStale(kind, 10);
-  await cluster.createStale(other, 10);
+parallel("migrate works on a CRD under its roles, also with the Lease in another namespace", async (t) => {
+  const [kind, elsewhere, other] = [new TestKind("mine"), new TestKind("elsewhere"), new TestKind("other")];
+  await Promise.all([kind, elsewhere, other].map((one) => cluster.createStale(one, 3)));
   const kubeconfig = await accountFor(cluster, "one-crd", [kind.name]);
-  await prunedBy(t, kind, ["--kubeconfig", kubeconfig]);
-  const refused = await cluster.migrate([other.name, "--kubeconfig", kubeconfig]);
-  t.equal(refused.code, 1);
-  t.match(refused.stderr + refused.stdout, /forbidden|may not/i);
-  t.same(await cluster.storedAs(other), { v1alpha1: 10 }, "another CRD is out of reach");
-});
+  await assertMigrated(t, kind, ["--kubeconfig", kubeconfig]);
+  t.match(await cluster.migrate([other.name, "--kubeconfig", kubeconfig]), { code: 1, stderr: /may not/ });
+  t.same(await cluster.storedAs(other), { v1alpha1: 3 }, "another CRD is out of reach");
 
-await t.test("ksvm rbac prints roles for another namespace of the Lease", async (t) => {
-  const kind = new TestKind("elsewhere");
-  await cluster.createStale(kind, 10);
   const lease = ["--lease-namespace", NAMESPACE];
-  const kubeconfig = await accountFor(cluster, "elsewhere", [kind.name, ...lease]);
-  await prunedBy(t, kind, ["--kubeconfig", kubeconfig, ...lease]);
+  const there = await accountFor(cluster, "elsewhere", [elsewhere.name, ...lease]);
+  await assertMigrated(t, elsewhere, ["--kubeconfig", there, ...lease]);
 });
 
-await t.test("ksvm rbac prints roles for migrations through the status subresource", async (t) => {
-  const kind = new TestKind("via");
-  await cluster.createStale(kind, 10, { statusSubresource: true });
-  const kubeconfig = await accountFor(cluster, "via-status", [kind.name, "--via", "status"]);
-  const normal = await cluster.migrate([kind.name, "--kubeconfig", kubeconfig]);
-  t.match(
-    normal,
-    { code: 1, stderr: new RegExp(`may not patch ${kind.name.replaceAll(".", "\\.")}`) },
-    "and for no others",
-  );
-  t.same(await cluster.storedAs(kind), { v1alpha1: 10 });
-  await prunedBy(t, kind, ["--via", "status", "--kubeconfig", kubeconfig]);
+parallel("migrate rewrites built-in resources under their roles", async (t) => {
+  const names = ["configmaps", "deployments.apps", "roles.rbac.authorization.k8s.io"];
+  const kubeconfig = await accountFor(cluster, "built-in", names);
+  const run = await cluster.migrate([...names, "--kubeconfig", kubeconfig]);
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  t.notMatch(run.stdout + run.stderr, REFUSAL, "nothing was refused");
+  const refused = await cluster.migrate(["secrets", "--kubeconfig", kubeconfig]);
+  t.match(refused, { code: 1, stderr: /may not list secrets, patch secrets/ });
 });
 
-await t.test(
-  "ksvm migrate rewrites a built-in resource under exactly the roles that ksvm rbac prints for it",
+parallel("the roles for runs are enough for plan, check -f and migrate -f of a CRD that is there", async (t) => {
+  const kind = new TestKind("file");
+  await cluster.createStale(kind, 3);
+  const account = ["--kubeconfig", await accountFor(cluster, "runs", [kind.name])];
+  const path = fileOf(t, kind.manifest(V1));
+  t.match(await cluster.ksvm(["plan", kind.name, ...account]), { code: 0, stdout: / v1alpha1,v1 +3 +migrate / });
+  t.equal((await cluster.ksvm(["check", "-f", path, ...account])).code, 4);
+  const run = await cluster.migrate(["-f", path, "--apply", ...account]);
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  t.same(await cluster.storedAs(kind), { v1: 3 });
+  t.equal((await cluster.crd(kind)).spec.versions.length, 1);
+});
+
+parallel(
+  "check works under the roles of --for check, whose user may send dry runs of CRDs and no writes",
   async (t) => {
-    await cluster.createObjects(CONFIG_MAPS, [
-      { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "a", namespace: "default" } },
-    ]);
-    const names = ["configmaps", "deployments.apps", "roles.rbac.authorization.k8s.io"];
-    const kubeconfig = await accountFor(cluster, "built-in", names);
-    const run = await cluster.migrate([...names, "--kubeconfig", kubeconfig]);
-    t.equal(run.code, 0, run.stdout + run.stderr);
-    t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning/i, "nothing was refused");
-    const refused = await cluster.migrate(["secrets", "--kubeconfig", kubeconfig]);
-    t.match(refused, { code: 1, stderr: /may not list secrets, patch secrets/ });
+    const [kind, fresh, other] = [new TestKind("kept"), new TestKind("never"), new TestKind("beyond")];
+    await Promise.all([kind, other].map((one) => cluster.createStale(one, 3)));
+    const kubeconfig = await accountFor(cluster, "checker", [kind.name, fresh.name, "--for", "check"]);
+    const user = new ApiClient(new PatientTransport(loadKubeConfig({ kubeconfig })));
+    t.teardown(() => user.transport.close());
+    const apply = (one: TestKind, manifest: object, dryRun = false): Promise<string> =>
+      user
+        .patch(CRDS, one, { type: APPLY_PATCH, body: manifest }, { fieldManager: "ci", force: true, dryRun })
+        .then(() => "", String);
+    // A policy comes into force a moment after it is there: what it denies must be nothing that succeeds before.
+    const unchanged = (): Promise<string> => apply(kind, kind.manifest({ storage: "v1" }));
+    await eventually(async () => (await unchanged()) !== "", "the policy is in force");
+    const before = await cluster.crd(kind);
+
+    const path = fileOf(t, kind.manifest(V1), fresh.manifest(V1));
+    const run = await cluster.ksvm(["check", "-f", path, "--kubeconfig", kubeconfig]);
+    t.equal(run.code, 4, run.stderr);
+    t.match(run.stdout, /needs-migration .* v1alpha1 +3 /);
+    t.match(run.stdout, new RegExp(`${fresh.name} +applicable `));
+    const beyond = await cluster.ksvm(["check", "-f", fileOf(t, other.manifest(V1)), "--kubeconfig", kubeconfig]);
+    t.equal(beyond.code, 1, "another CRD is out of its reach");
+
+    t.match(await apply(kind, kind.manifest(V1)), /may send dry runs of CRDs, and no writes/);
+    t.match(await apply(fresh, fresh.manifest(V1)), /may send dry runs of CRDs, and no writes/);
+    t.match(await user.delete(CRDS, kind).then(() => "", String), /403/);
+    t.equal(await apply(fresh, fresh.manifest(V1), true), "", "a dry run passes");
+    t.same(await cluster.crd(kind), before);
+    t.equal(await api.find(CRDS, fresh), undefined);
   },
 );
 
-await t.test(
-  "ksvm reencrypt works under exactly the roles that ksvm rbac prints for the resources",
-  { skip: unlessAtLeast(34, "API servers show which encryption configuration they use") },
-  async (t) => {
-    const kind = new TestKind("secret");
-    await cluster.createCrd(kind, { storage: "v1" });
-    await cluster.createObjects(kind.resource("v1"), kind.objects(10, "v1"));
-    const names = ["configmaps", kind.name];
-    const kubeconfig = await accountFor(cluster, "reencrypt", names);
-    const run = await cluster.ksvm(["reencrypt", "--settle", "1s", ...names, "--kubeconfig", kubeconfig]);
-    t.equal(run.code, 0, run.stdout + run.stderr);
-    t.match(run.stdout, /re-encrypted 2 of 2 resources/);
-    t.notMatch(run.stdout + run.stderr, /forbidden|may not list|sampled|warning/i, "nothing was refused");
-  },
-);
-
-/** Those whose roles let a run create a policy, beside rewriting policies. */
-function freezing(names: readonly string[]): readonly string[] {
-  const options = { name: "a", guard: "auto", leaseNamespace: "kube-system" } as const;
-  return names.filter((name) =>
-    rolesForRuns([name], options)
-      .flatMap(({ rules }) => rules)
-      .some(({ resources, verbs }) => resources?.includes("validatingadmissionpolicies") && verbs.includes("create")),
-  );
-}
-
-await t.test("the roles for a resource of Kubernetes itself hold no right to freeze", async (t) => {
-  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: 30_000 });
-  const { signal } = new AbortController();
-  const { migratable } = await discoverMigratable({ client: api, clock: systemClock, retrier, signal });
-  const builtIn = migratable.filter(({ group }) => group !== "example.com").map(resourceNameOf);
-  t.ok(builtIn.length > 40);
-  const ofPolicies = new Set(["validatingadmissionpolicies.admissionregistration.k8s.io"]);
-  t.same(
-    freezing(builtIn).filter((name) => !ofPolicies.has(name)),
+parallel("rbac says what goes together", async (t) => {
+  const name = "widgets.example.com";
+  const bound = `--service-account=${NAMESPACE}/a`;
+  t.notMatch((await cluster.ksvm(["rbac", name, "--for=check"])).stdout, /Policy/, "without a user the role alone");
+  t.match((await cluster.ksvm(["rbac", name, "--for=check", bound])).stdout, /ValidatingAdmissionPolicyBinding/);
+  for (const args of [
     [],
-  );
-  t.same(freezing(["widgets.example.com"]), ["widgets.example.com"], "negative control");
+    ["--all", "secrets"],
+    ["--all", "-o", "component"],
+    ["--for=check", "--all"],
+    ["--for=check", name, "-o", "component"],
+  ]) {
+    t.match(await cluster.ksvm(["rbac", ...args]), { code: 2, stdout: "" }, args.join(" "));
+  }
 });
 
-await t.test("the component only-these-resources limits the trigger to what the role allows", async (t) => {
+parallel("the component only-these-resources limits the trigger to what the role allows", async (t) => {
+  // The other one does not serve all that is installed.
+  const installed = await Cluster.start(t);
   const [wanted, unwanted] = [new TestKind("wanted"), new TestKind("unwanted")];
-  const component = join(cluster.controlPlane.dir, "only-these");
+  const component = join(installed.controlPlane.dir, "only-these");
   mkdirSync(component);
-  const printed = await cluster.ksvm(["rbac", wanted.name, "configmaps", "-o", "component"]);
+  const printed = await installed.ksvm(["rbac", wanted.name, "configmaps", "-o", "component"]);
   writeFileSync(join(component, "kustomization.yaml"), printed.stdout);
   const documents = await render(overlayOf(t, ["deploy/base", component]));
-  await applyAll(api, documents);
-  const [container] = documents
-    .filter(({ kind }) => kind === "Deployment")
-    .flatMap((found) => (found as unknown as Deployment).spec.template.spec.containers);
-  const flag = container?.args.find((arg) => arg.startsWith("--trigger-only-resources=")) ?? "";
-  t.equal(flag, `--trigger-only-resources=${wanted.name},configmaps`);
+  await applyAll(installed.api, documents);
+  const flag = `--trigger-only-resources=${wanted.name},configmaps`;
+  t.match(JSON.stringify(documents), `"${flag}"`, "the Deployment has the flag");
 
-  await cluster.createStale(unwanted, 3);
-  await cluster.createStale(wanted, 3);
-  const kubeconfig = await startAsServiceAccount(cluster, "storage-migrator");
-  const replica = await spawnController(t, { kubeconfig }, { webhookPort: await freePort(), flags: [flag] });
-  await untilReady(replica);
-  const isPruned = async (): Promise<boolean> => storedVersionsOf(await cluster.crd(wanted)).join() === "v1";
-  await eventually(isPruned, "storedVersions is pruned", 180_000).catch((error: unknown) => {
-    t.comment(replica.log());
-    throw error;
-  });
-  const migrations = await api.list<StorageVersionMigration>(MIGRATIONS);
-  const resources = new Set(migrations.map(({ spec }) => resourceNameOf(spec.resource)));
-  t.same(
-    [...resources].filter((name) => name !== wanted.name && name !== "configmaps"),
-    [],
-  );
-  t.same(await cluster.storedAs(unwanted), { v1alpha1: 3 });
-  replica.kill("SIGTERM");
-  t.equal(await replica.ended, 0, replica.log());
-  t.notMatch(replica.log(), /forbidden/i, "RBAC refused nothing");
+  await Promise.all([unwanted, wanted].map((kind) => installed.createStale(kind, 3)));
+  const kubeconfig = await startAsServiceAccount(installed, "storage-migrator");
+  const controller = await startController(t, installed, { kubeconfig, flags: ["--trigger=on", flag] });
+  const isPruned = async (): Promise<boolean> => storedVersionsOf(await installed.crd(wanted)).join() === "v1";
+  await eventually(isPruned, "storedVersions is pruned");
+  const migrations = await installed.api.list<StorageVersionMigration>(MIGRATIONS);
+  const others = migrations
+    .map(({ spec }) => resourceNameOf(spec.resource))
+    .filter((name) => name !== wanted.name && name !== "configmaps");
+  t.same(others, []);
+  t.same(await installed.storedAs(unwanted), { v1alpha1: 3 });
+  t.equal(await controller.stop(), 0, controller.log());
+  t.notMatch(controller.log(), /forbidden/i, "RBAC refused nothing");
 });
 
-interface Deployment {
-  readonly spec: {
-    readonly template: { readonly spec: { readonly containers: readonly { readonly args: readonly string[] }[] } };
-  };
-}
+alone(
+  "reencrypt works under the roles of the resources, and --all under those of rbac --all",
+  async (t) => {
+    const objects = await EncryptedObjects.create(cluster, 3);
+    const rotated = ["key1", ...KEYS];
+    await cluster.controlPlane.restartApiserver(0, withFewResources(rotated));
+    await cluster.controlPlane.restartApiserver(1, withFewResources(rotated, { index: 1 }));
+    const reencrypt = async (kubeconfig: string, ...args: readonly string[]): Promise<string> => {
+      const run = await cluster.ksvm(["reencrypt", ...args, "--settle", "10ms", "--kubeconfig", kubeconfig]);
+      t.equal(run.code, 0, run.stdout + run.stderr);
+      t.notMatch(run.stdout + run.stderr, REFUSAL, "nothing was refused");
+      return run.stdout;
+    };
+    const some = await accountFor(cluster, "some-resources", ["configmaps"]);
+    t.match(await reencrypt(some, "configmaps"), /re-encrypted/);
+    const every = await accountFor(cluster, "every-resource", ["--all"]);
+    t.match(await reencrypt(every, "--all"), /re-encrypted (\d+) of \1 resources/);
+    t.same((await objects.keysOfEach()).get("secrets"), { [storedWith("key1")]: 3 });
+
+    const elsewhere = ["reencrypt", "secrets", "--lease-namespace", NAMESPACE, "--kubeconfig", every];
+    t.match(await cluster.ksvm(elsewhere), { code: 1, stderr: /may not create leases/ }, "negative control");
+  },
+  unlessAtLeast(34, "API servers show which encryption configuration they use"),
+);
