@@ -1,3 +1,4 @@
+// Credentials that are withdrawn in the middle of a run.
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t, { type Test } from "tap";
@@ -5,6 +6,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
+import { parallel } from "./parallel.ts";
 import { untilRewriting } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t);
@@ -45,14 +47,12 @@ function post(path: string, body: object) {
   return cluster.controlPlane.request(path, { method: "POST", body });
 }
 
-await t.test("a user of the exec plugin may do everything", async (t) => {
-  await post(ACCOUNTS, { metadata: { name: "ksvm" } });
-  const { status } = await post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
-    metadata: { name: "ksvm-login" },
-    roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "cluster-admin" },
-    subjects: [{ kind: "ServiceAccount", name: "ksvm", namespace: "default" }],
-  });
-  t.equal(status, 201);
+// The user of the exec plugin may do everything.
+await post(ACCOUNTS, { metadata: { name: "ksvm" } });
+await post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", {
+  metadata: { name: "ksvm-login" },
+  roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "ClusterRole", name: "cluster-admin" },
+  subjects: [{ kind: "ServiceAccount", name: "ksvm", namespace: "default" }],
 });
 
 /** A kubeconfig with that plugin, and what can be done to it. */
@@ -89,7 +89,7 @@ function loginService(t: Test) {
   };
 }
 
-await t.test("a run outlives credentials that are withdrawn while the exec plugin fails", async (t) => {
+parallel("a run outlives credentials that are withdrawn while the exec plugin fails", async (t) => {
   const kind = new TestKind("outlived");
   await cluster.createStale(kind, OBJECTS);
   const login = loginService(t);
@@ -105,7 +105,7 @@ await t.test("a run outlives credentials that are withdrawn while the exec plugi
   t.equal(hasFreezeAnnotation(await cluster.crd(kind)), false);
 });
 
-await t.test("a run that is interrupted while the exec plugin fails lifts its freeze all the same", async (t) => {
+parallel("a run that is interrupted while the exec plugin fails lifts its freeze all the same", async (t) => {
   const kind = new TestKind("interruptedlogin");
   await cluster.createStale(kind, OBJECTS);
   const login = loginService(t);
@@ -133,7 +133,7 @@ async function issue(): Promise<{ readonly token: string; readonly secret: strin
   return { token: (body as { status: { token: string } }).status.token, secret: name };
 }
 
-await t.test("a run waits while the API server answers 401 for longer than 15 seconds, and goes on", async (t) => {
+parallel("a run waits while the API server answers 401 for longer than 15 seconds, and goes on", async (t) => {
   const kind = new TestKind("refused");
   await cluster.createStale(kind, OBJECTS);
   const { token, secret } = await issue();
