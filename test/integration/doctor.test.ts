@@ -11,7 +11,7 @@ import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { startController } from "./controller.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
-import { installCrds } from "./install-crds.ts";
+import { installSystem } from "./migrations.ts";
 import { leaveFreeze, leaveStorageMigrating } from "./left-behind.ts";
 import {
   createInV1,
@@ -58,7 +58,7 @@ async function assertRepaired(t: Test, kind: TestKind, count: number): Promise<v
 }
 
 alone("doctor of a healthy cluster finds nothing; of one with a silent API server or webhook, just that", async (t) => {
-  await installCrds(cluster);
+  await installSystem(cluster);
   const controller = await startController(t, cluster);
   t.match(await cluster.ksvm(["doctor"]), { code: 0, stdout: /^nothing found: \d+ CRDs? looked at\n$/, stderr: "" });
 
