@@ -84,7 +84,7 @@ const files = new TestFiles(
 
 /** Five files at a time on two cores: they wait for API servers, and what computes fills those waits. */
 const CLUSTER_JOBS = 2 * availableParallelism() + 1;
-const TIMEOUT_S = isLong ? 3_600 : 400;
+const TIMEOUT_S = isLong ? 3_600 : 900;
 
 async function runAll(chosen: readonly string[]): Promise<readonly FileResult[]> {
   const cluster = chosen.filter(isCluster);
