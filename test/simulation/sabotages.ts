@@ -1,8 +1,8 @@
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { CONTROLLER_LEASE } from "../../src/api/migration.ts";
-import type { ModelObject } from "./model/model-object.ts";
-import { resourcePathOf } from "./model/paths.ts";
-import type { ModelRequest } from "./model/types.ts";
+import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import type { ModelRequest } from "./model/answers.ts";
+import type { ModelObject } from "./model/etcd.ts";
+import { resourcePathOf } from "./model/kinds.ts";
 import type { TextAnswer } from "./world/network.ts";
 import type { Sabotage, World } from "./world/world.ts";
 

@@ -1,4 +1,4 @@
-import type { DenyRule } from "../model/access-table.ts";
+import type { DenyRule } from "../model/request-handler.ts";
 import type { FalseAnswer } from "../world/cluster.ts";
 import { collectionOf, resourceOf } from "../world/kinds.ts";
 import { oneIn, oneOf, spread } from "../world/random.ts";

@@ -1,11 +1,11 @@
-import { type CrdVersion, type CrdCondition } from "../../../src/api/crd.ts";
+import type { CrdCondition, CrdVersion } from "../../../src/api/crd.ts";
 import { FORCE_ANNOTATION, PRIORITY_ANNOTATION } from "../../../src/api/names.ts";
 import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
 import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
 import { collectionPath, MIGRATIONS, objectPath, STORAGE_STATES } from "../../../src/kube/resources.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
-import { isFields, type ModelObject } from "../model/model-object.ts";
+import { isFields, type ModelObject } from "../model/etcd.ts";
+import { CRD_PREFIX } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { REQUEST_TIMEOUT_MS } from "../world/api-server.ts";
 import {
@@ -369,7 +369,7 @@ const deleteState = sort<OfKind>({
   },
 });
 
-const IN_TREE = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+const IN_TREE = "/apis/storagemigration.k8s.io/v1/storageversionmigrations";
 
 /**
  * Kubernetes' own migrator migrates a CRD: it says so in its migration and in the CRD, writes one object after the other, and
@@ -390,7 +390,7 @@ const inTreeMigration = sort<OfKind & { readonly how: "works" | "fails" | "stuck
     const migrator = new UserActions(world.cluster, "kube-controller-manager", world.streams("in-tree"));
     const name = `in-tree-${at}`;
     await migrator.send("POST", IN_TREE, {
-      apiVersion: "storagemigration.k8s.io/v1beta1",
+      apiVersion: "storagemigration.k8s.io/v1",
       kind: "StorageVersionMigration",
       metadata: { name },
       spec: { resource: { group: groupOf(plan), resource: plan.plural } },

@@ -1,9 +1,9 @@
 import { isClean, storageVersionHashOf, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
-import { isFinished, type StorageState, type StorageVersionMigration, stateOf } from "../../../src/api/migration.ts";
+import { isFinished, stateOf, type StorageState, type StorageVersionMigration } from "../../../src/api/migration.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { freezerOf } from "../../../src/api/owner.ts";
 import { CRDS, MIGRATIONS, objectPath } from "../../../src/kube/resources.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
+import { CRD_PREFIX } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, groupOf, prefixOf, resourceOf } from "../world/kinds.ts";
 import { isByKsvm, type Program, type World } from "../world/world.ts";

@@ -2,9 +2,9 @@ import { type CustomResourceDefinition, storageVersionsOf } from "../../../src/a
 import { holderOf, type Lease } from "../../../src/api/lease.ts";
 import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
 import { freezerOf } from "../../../src/api/owner.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
-import type { ModelRequest } from "../model/types.ts";
+import type { ModelRequest } from "../model/answers.ts";
+import type { EtcdEntry } from "../model/etcd.ts";
+import { CRD_PREFIX } from "../model/kinds.ts";
 import { currentRequestSince, currentWriter } from "../world/api-server.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import { CRDS } from "../world/users.ts";

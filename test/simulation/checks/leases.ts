@@ -1,8 +1,8 @@
 import { holderOf, type Lease } from "../../../src/api/lease.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
-import type { ModelRequest } from "../model/types.ts";
+import type { ModelRequest } from "../model/answers.ts";
+import type { EtcdEntry } from "../model/etcd.ts";
 import { currentWriter } from "../world/api-server.ts";
 import { collectionOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";

@@ -1,8 +1,7 @@
 import { STORAGE_MIGRATING_CONDITION } from "../../../src/api/names.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
-import { type FieldSet, union } from "../model/field-sets.ts";
-import { type Fields, isFields, isSame, type ModelObject, without } from "../model/model-object.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
+import { type EtcdEntry, type Fields, isFields, isSame, type ModelObject, without } from "../model/etcd.ts";
+import { type FieldSet, union } from "../model/fields.ts";
+import { CRD_PREFIX } from "../model/kinds.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 

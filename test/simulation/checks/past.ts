@@ -4,11 +4,8 @@ import {
   storageVersionOf,
   storedVersionsOf,
 } from "../../../src/api/crd.ts";
-import { builtInKinds } from "../model/built-in-kinds.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
-import type { SimEtcd } from "../model/etcd.ts";
-import { kindKey, type ServedKind } from "../model/served-kinds.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
+import type { EtcdEntry, SimEtcd } from "../model/etcd.ts";
+import { builtInKinds, CRD_PREFIX, kindKey, type ServedKind } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, groupOf, prefixOf } from "../world/kinds.ts";
 import type { World } from "../world/world.ts";

@@ -1,6 +1,6 @@
 import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
+import type { EtcdEntry } from "../model/etcd.ts";
+import { CRD_PREFIX } from "../model/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import { crdIn } from "./past.ts";
 

@@ -7,8 +7,8 @@ import {
 } from "../../../src/api/migration.ts";
 import { FORCE_ANNOTATION } from "../../../src/api/names.ts";
 import { reencryptionWishOf } from "../../../src/api/reencryption.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
+import type { EtcdEntry } from "../model/etcd.ts";
+import { CRD_PREFIX } from "../model/kinds.ts";
 import { currentWriter } from "../world/api-server.ts";
 import { crdNameOf, groupOf, prefixOf, resourceOf } from "../world/kinds.ts";
 import { isByKsvm, type Program, type ProgramEnd, type World } from "../world/world.ts";

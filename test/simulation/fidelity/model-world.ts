@@ -1,8 +1,8 @@
+import { defineExpression } from "../model/admission.ts";
+import type { ModelAnswer, ModelIo, ModelRequest } from "../model/answers.ts";
 import { SimApiServer } from "../model/api-server.ts";
 import { SimEtcd } from "../model/etcd.ts";
-import { defineExpression } from "../model/expressions.ts";
-import { RELEASE_1_33, RELEASE_1_36, type Release } from "../model/resource-table.ts";
-import type { ModelAnswer, ModelIo, ModelRequest } from "../model/types.ts";
+import { type Release, RELEASE_1_33, RELEASE_1_37 } from "../model/kinds.ts";
 import { answerOf } from "./answer.ts";
 import { EventQueue } from "./event-queue.ts";
 import type {
@@ -10,8 +10,8 @@ import type {
   Grant,
   LineRequest,
   ObjectKey,
-  ServerVariant,
   OpenWatch,
+  ServerVariant,
   StoredEntry,
   Told,
   WebhookBehavior,
@@ -32,7 +32,7 @@ const VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"];
 const RELEASES: Readonly<Record<ServerVariant, Release>> = {
   "1.33": RELEASE_1_33,
   "with StorageVersions and the in-tree migrator": {
-    ...RELEASE_1_36,
+    ...RELEASE_1_37,
     servedVersions: {
       "storageversions.internal.apiserver.k8s.io": ["v1alpha1"],
       "storageversionmigrations.storagemigration.k8s.io": ["v1beta1"],

@@ -1,5 +1,64 @@
 import type { Status } from "../../../src/api/meta.ts";
-import type { ModelAnswer } from "./types.ts";
+import type { ModelObject } from "./etcd.ts";
+
+/** One HTTP request, as it reaches an API server of the model. */
+export interface ModelRequest {
+  readonly method: string;
+  /** The path without a query, each segment encoded. */
+  readonly path: string;
+  readonly query: URLSearchParams;
+  /** By names in lower case. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Empty where there is none. */
+  readonly body: string;
+  /** The user that the API server takes the sender for. */
+  readonly user: string;
+}
+
+/** Takes what a watch tells, until it is ended from either side. */
+export interface WatchSink {
+  /** One event as a line of JSON, without the line break. */
+  event(line: string): void;
+  /** The API server ends the watch: in order, or with an error where the connection breaks. */
+  end(error?: Error): void;
+}
+
+/** What an API server of the model answers. */
+export interface ModelAnswer {
+  readonly status: number;
+  /** By names in lower case; `date` among them. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** The whole body, or what opens a watch; that returns what ends it from the side of the client. */
+  readonly body: string | ((sink: WatchSink) => () => void);
+}
+
+/** Where an API server may be held, or go on later, while it works on a request. */
+export type HoldPoint =
+  /** The request is authorized, and bound to the handler that this API server has at this moment. */
+  | "bound"
+  /** The object was read, the change was made to it, and admission let it pass; the write to etcd comes next. */
+  | "admitted"
+  /** Written, and not yet answered. */
+  | "written";
+
+/** A webhook's answer: what came over the network, or why nothing came. */
+export type WebhookAnswer = { readonly status: number; readonly body: string } | { readonly error: string };
+
+/** What an API server of the model needs of the world around it. */
+export interface ModelIo {
+  /** Awaited at each of these points. The simulation decides how long; a server that crashed never goes on. */
+  hold(point: HoldPoint): Promise<void>;
+  /** Awaited where an API server has to see more of the CRDs: until it has, or for the 3 s that it waits at most. */
+  untilSeen(isSeen: () => boolean): Promise<void>;
+  /** Calls a webhook, admission or conversion, at this URL. */
+  callWebhook(url: string, body: string, timeoutMs: number): Promise<WebhookAnswer>;
+}
+
+/** The clock of one API server. */
+export interface ServerClock {
+  /** Milliseconds since the Unix epoch. */
+  now(): number;
+}
 
 /** A resource as errors name it. */
 export interface NamedResource {
@@ -195,4 +254,58 @@ function httpDate(now: number): string {
     dates.set(second, (text = new Date(second * 1_000).toUTCString()));
   }
   return text;
+}
+
+/** What a resourceVersion of a query says. @throws {Refusal} 400 */
+export function revisionOf(text: string): number {
+  const revision = Number(text);
+  if (!Number.isInteger(revision) || revision < 0) {
+    throw badRequest(
+      `resourceVersion: Invalid value: ${JSON.stringify(text)}: strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`,
+    );
+  }
+  return revision;
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/errors.go */
+export function tooLarge(asked: number, current: number): Refusal {
+  return new Refusal({
+    code: 504,
+    reason: "Timeout",
+    details: {
+      retryAfterSeconds: 1,
+      causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }],
+    },
+    message: `Timeout: Too large resource version: ${asked}, current: ${current}`,
+  });
+}
+
+/** Whether an object is selected. */
+export type Selector = (object: ModelObject) => boolean;
+
+/** What a query selects; `undefined` where it selects everything. @throws {Refusal} 400 */
+export function selectorOf(query: URLSearchParams): Selector | undefined {
+  const labels = query.get("labelSelector") ?? "";
+  const fields = query.get("fieldSelector") ?? "";
+  if (labels === "" && fields === "") return undefined;
+  const requirements = [
+    ...(labels === "" ? [] : labels.split(",").map(labelRequirement)),
+    ...(fields === "" ? [] : fields.split(",").map(fieldRequirement)),
+  ];
+  return (object) => requirements.every((requirement) => requirement(object));
+}
+
+/** Of what label selectors can say, `a=b`, `a!=b`, `a` and `!a`. */
+function labelRequirement(text: string): Selector {
+  const [, key = "", operator = "", value = ""] = /^(!?[^!=]+)(!=|==?)?(.*)$/.exec(text.trim()) ?? [];
+  if (key.startsWith("!")) return ({ metadata }) => metadata.labels?.[key.slice(1)] === undefined;
+  if (operator === "") return ({ metadata }) => metadata.labels?.[key] !== undefined;
+  return ({ metadata }) => (metadata.labels?.[key] === value) === (operator !== "!=");
+}
+
+function fieldRequirement(text: string): Selector {
+  const [, field = "", operator = "", value = ""] = /^([^!=]+)(!=|==?)(.*)$/.exec(text.trim()) ?? [];
+  const name = { "metadata.name": "name", "metadata.namespace": "namespace" }[field];
+  if (name === undefined) throw badRequest(`field label not supported: ${field}`);
+  return ({ metadata }) => (metadata[name] === value) === (operator !== "!=");
 }

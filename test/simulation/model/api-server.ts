@@ -1,19 +1,30 @@
-import type { DenyRule } from "./access-table.ts";
-import { AdmissionRegistry, ADMISSION_PREFIXES } from "./admission-registry.ts";
-import { runCrdControllers } from "./crd-controllers.ts";
-import { CRD_PREFIX, CrdRegistry } from "./crd-registry.ts";
-import { configHashOf, type Encryption, PLAIN_TEXT } from "./encryption-configuration.ts";
-import type { SimEtcd } from "./etcd.ts";
-import { deleteIdentityLease, renewIdentityLease } from "./identity-leases.ts";
-import type { ListRequest } from "./lists.ts";
-import { answerRequest, type RequestContext } from "./request-handler.ts";
-import { type Release, RELEASE_1_36 } from "./resource-table.ts";
-import type { CrdStorage, ServedKind } from "./served-kinds.ts";
-import type { WatchCacheState } from "./server-context.ts";
-import type { EtcdEntry } from "./timeline.ts";
-import type { ModelAnswer, ModelIo, ModelRequest, ServerClock, WatchSink } from "./types.ts";
-import { convertAhead, fillAhead } from "./watch-cache-fill.ts";
-import { OpenWatch } from "./watches.ts";
+import type { ModelAnswer, ModelIo, ModelRequest, ServerClock, WatchSink } from "./answers.ts";
+import {
+  ADMISSION_PREFIXES,
+  AdmissionRegistry,
+  configHashOf,
+  deleteIdentityLease,
+  type Encryption,
+  PLAIN_TEXT,
+  renewIdentityLease,
+  timeText,
+  type WatchCacheState,
+} from "./context.ts";
+import { type EtcdEntry, isSame, type ModelObject, type SimEtcd, without } from "./etcd.ts";
+import { managedByUpdate } from "./fields.ts";
+import {
+  CRD_PREFIX,
+  crdFactsOf,
+  CrdRegistry,
+  type CrdStorage,
+  type Release,
+  RELEASE_1_37,
+  type ServedKind,
+} from "./kinds.ts";
+import { convertAhead, fillAhead, type ListRequest, OpenWatch } from "./reads.ts";
+import { answerRequest, type DenyRule, type RequestContext } from "./request-handler.ts";
+import { CRD_FINALIZER, type CrdCondition, type CrdStatus, withCondition, withManaged } from "./strategies.ts";
+import { markedForDeletion } from "./writes.ts";
 
 /** What a {@link SimApiServer} is made of. */
 export interface SimApiServerOptions {
@@ -22,7 +33,7 @@ export interface SimApiServerOptions {
   readonly name: string;
   readonly clock: ServerClock;
   readonly io: ModelIo;
-  /** @default {@link RELEASE_1_36} */
+  /** @default {@link RELEASE_1_37} */
   readonly release?: Release;
   /** @default no value is encrypted */
   readonly encryption?: Encryption;
@@ -66,7 +77,7 @@ export class SimApiServer implements RequestContext {
     this.clock = clock;
     this.io = io;
     this.name = name;
-    this.release = release ?? RELEASE_1_36;
+    this.release = release ?? RELEASE_1_37;
     this.encryption = encryption ?? PLAIN_TEXT;
     this.isPrompt = isPrompt;
     this.startedAt = clock.now();
@@ -170,8 +181,7 @@ export class SimApiServer implements RequestContext {
   /** Has the watch cache follow again, up to now or to a revision. */
   resumeCache(upTo?: number): void {
     this.#isCachePaused = upTo !== undefined;
-    const { revision, timeline } = this.cache;
-    for (const entry of timeline.since(revision)) {
+    for (const entry of this.etcd.timeline.since(this.cache.revision)) {
       if (upTo === undefined || entry.modRevision <= upTo) this.#advance(entry);
     }
   }
@@ -234,7 +244,7 @@ export class SimApiServer implements RequestContext {
   }
 
   #freshCache(): WatchCacheState {
-    return { timeline: this.etcd.timeline, revision: this.etcd.revision, since: this.etcd.revision };
+    return { revision: this.etcd.revision, since: this.etcd.revision };
   }
 
   #followAll(): void {
@@ -249,8 +259,7 @@ export class SimApiServer implements RequestContext {
   }
 
   #onRevision(entry: EtcdEntry): void {
-    // After a restore the cache shows the past that was undone, until the process is restarted.
-    if (!this.#isCachePaused && this.cache.timeline === this.etcd.timeline) this.#advance(entry);
+    if (!this.#isCachePaused) this.#advance(entry);
     if (!this.isPrompt) return;
     if (entry.key.startsWith(CRD_PREFIX)) {
       this.seeCrds(entry.modRevision);
@@ -262,10 +271,105 @@ export class SimApiServer implements RequestContext {
   }
 
   #advance(entry: EtcdEntry): void {
-    const { since, timeline } = this.cache;
-    this.cache = { timeline, revision: entry.modRevision, since };
+    this.cache = { ...this.cache, revision: entry.modRevision };
     for (const watch of this.#watches) watch.deliver(entry);
     const handler = this.handlers.ofKey(entry.key);
     if (handler !== undefined) convertAhead(this, handler, entry);
   }
+}
+
+/**
+ * Does what the controllers of kube-apiserver do with CRDs: accepts their names, establishes them, and empties those that
+ * are deleted. Each step is a write of its own.
+ * @param now milliseconds since the Unix epoch
+ * @returns whether anything was written
+ */
+export function runCrdControllers(etcd: SimEtcd, now: number): boolean {
+  const { revision } = etcd;
+  for (const entry of etcd.range(CRD_PREFIX)) {
+    if (entry.object.metadata.deletionTimestamp === undefined) establish(etcd, entry, now);
+    else finalize(etcd, entry, now);
+  }
+  return etcd.revision !== revision;
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/controller/status/naming_controller.go */
+function establish(etcd: SimEtcd, entry: EtcdEntry, now: number): void {
+  const { group, names } = entry.object["spec"] as { readonly group: string; readonly names: unknown };
+  const status = (entry.object["status"] ?? {}) as CrdStatus;
+  const isOn = (type: string): boolean =>
+    (status.conditions ?? []).some((one) => one.type === type && one.status === "True");
+  if (isSame(status.acceptedNames, names) && isOn("Established")) return;
+  const condition = (type: string, reason: string, message: string, isTrue = true): CrdCondition => {
+    return { type, status: isTrue ? "True" : "False", lastTransitionTime: timeText(now), reason, message };
+  };
+  let next: CrdStatus = { ...status, acceptedNames: names };
+  if (!isOn("NamesAccepted"))
+    next = withCondition(next, condition("NamesAccepted", "NoConflicts", "no conflicts found"));
+  if (isOn("Established")) {
+    write(etcd, entry, { status: next, now });
+    return;
+  }
+  next = withCondition(next, condition("Established", "Installing", INSTALLING, false));
+  if (isProtected(group)) {
+    const { annotations = {} } = entry.object.metadata;
+    const approval = annotations[APPROVED] ?? "";
+    next = withCondition(next, condition(CONFORMANT, "ApprovedAnnotation", `approved in ${approval}`));
+  }
+  const first = write(etcd, entry, { status: next, now });
+  if (first === undefined) return;
+  const established = condition("Established", "InitialNamesAccepted", INSTALLING);
+  write(etcd, first, { status: withCondition(next, established), now });
+}
+
+const INSTALLING = "the initial names have been accepted";
+const APPROVED = "api-approved.kubernetes.io";
+const CONFORMANT = "KubernetesAPIApprovalPolicyConformant";
+
+/** https://github.com/kubernetes/enhancements/pull/1111 */
+function isProtected(group: string): boolean {
+  return /(^|\.)(k8s|kubernetes)\.io$/.test(group);
+}
+
+/**
+ * Deletes the objects of a CRD, then the CRD. Objects that finalizers hold are waited for.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/controller/finalizer/crd_finalizer.go
+ */
+function finalize(etcd: SimEtcd, entry: EtcdEntry, now: number): void {
+  const { finalizers = [] } = entry.object.metadata;
+  if (!finalizers.includes(CRD_FINALIZER)) return;
+  const { group, kinds, names } = crdFactsOf(entry);
+  const kind = [...kinds.values()][0] as ServedKind;
+  const objects = etcd.range(`/registry/${group}/${names.plural}/`);
+  for (const { encryptionKey, key, modRevision, object } of objects) {
+    const marked = markedForDeletion(kind, object, now);
+    if (marked === undefined) etcd.delete(key, modRevision);
+    else if (marked !== object) etcd.put(key, { object: marked, encryptionKey }, modRevision);
+  }
+  if (etcd.range(`/registry/${group}/${names.plural}/`).length > 0) return;
+  const left = finalizers.filter((name) => name !== CRD_FINALIZER);
+  if (left.length === 0) {
+    etcd.delete(entry.key, entry.modRevision);
+    return;
+  }
+  const metadata = { ...without(entry.object.metadata, "finalizers"), finalizers: left };
+  etcd.put(entry.key, { object: { ...entry.object, metadata } }, entry.modRevision);
+}
+
+/** Writes the status as kube-apiserver does by its own client. */
+function write(
+  etcd: SimEtcd,
+  entry: EtcdEntry,
+  { now, status }: { readonly status: CrdStatus; readonly now: number },
+): EtcdEntry | undefined {
+  const changed: ModelObject = { ...entry.object, status };
+  const managed = managedByUpdate(entry.object, changed, {
+    manager: "kube-apiserver",
+    apiVersion: entry.object.apiVersion,
+    subresource: "status",
+    time: timeText(now),
+    ignored: ["spec"],
+  });
+  return etcd.put(entry.key, { object: withManaged(changed, managed) }, entry.modRevision);
 }

@@ -1,17 +1,14 @@
-import { AsyncLocalStorage } from "node:async_hooks";
 import type { Random } from "../../chaos/random.ts";
+import type { HoldPoint, ModelAnswer, ModelRequest, WebhookAnswer } from "../model/answers.ts";
 import { SimApiServer } from "../model/api-server.ts";
-import { ADMISSION_PREFIXES } from "../model/admission-registry.ts";
-import { CRD_PREFIX } from "../model/crd-registry.ts";
-import type { SimEtcd } from "../model/etcd.ts";
-import type { Release } from "../model/resource-table.ts";
-import type { Encryption } from "../model/encryption-configuration.ts";
-import type { EtcdEntry } from "../model/timeline.ts";
-import type { HoldPoint, ModelAnswer, ModelRequest, WebhookAnswer } from "../model/types.ts";
+import { ADMISSION_PREFIXES, type Encryption } from "../model/context.ts";
+import type { EtcdEntry, SimEtcd } from "../model/etcd.ts";
+import { CRD_PREFIX, type Release } from "../model/kinds.ts";
 import type { Peer } from "./network.ts";
+import { SimProcess, type StandSort } from "./process.ts";
 import { spread } from "./random.ts";
 import type { Schedule } from "./schedule.ts";
-import { SimProcess, type StandSort } from "./process.ts";
+import { AsyncLocalStorage } from "node:async_hooks";
 
 /** What an API server ends a request after, in milliseconds (`--request-timeout`). */
 export const REQUEST_TIMEOUT_MS = 60_000;

@@ -1,11 +1,11 @@
-import type { Random } from "../../chaos/random.ts";
 import { ApiClient } from "../../../src/kube/client.ts";
 import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
 import { Transport } from "../../../src/kube/transport.ts";
-import type { DenyRule } from "../model/access-table.ts";
-import { configHashOf, type Encryption } from "../model/encryption-configuration.ts";
+import type { Random } from "../../chaos/random.ts";
+import type { ModelAnswer, ModelRequest, WebhookAnswer } from "../model/answers.ts";
+import { configHashOf, type Encryption } from "../model/context.ts";
 import { SimEtcd } from "../model/etcd.ts";
-import type { ModelAnswer, ModelRequest, WebhookAnswer } from "../model/types.ts";
+import type { DenyRule } from "../model/request-handler.ts";
 import { ApiServerNode, type ServerBuild } from "./api-server.ts";
 import { type Edge, type Fate, Network, type Peer } from "./network.ts";
 import type { SimProcess, StandSort } from "./process.ts";

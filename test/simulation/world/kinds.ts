@@ -1,6 +1,6 @@
 import { apiVersionOf } from "../../../src/kube/resources.ts";
-import type { Encryption } from "../model/encryption-configuration.ts";
-import { type BuiltIn, BUILT_INS, type Release, RELEASE_1_36 } from "../model/resource-table.ts";
+import type { Encryption } from "../model/context.ts";
+import { BUILT_INS, type BuiltIn, type Release, RELEASE_1_37 } from "../model/kinds.ts";
 import type { KindPlan, Plan } from "../plan.ts";
 import type { ServerBuild } from "./api-server.ts";
 
@@ -106,7 +106,7 @@ const OLD_STORAGE: Readonly<Record<string, string>> = {
   "deployments.apps": "v1beta2",
   "volumeattributesclasses.storage.k8s.io": "v1beta1",
 };
-const IN_TREE = { "storageversionmigrations.storagemigration.k8s.io": ["v1beta1"] };
+const NO_IN_TREE = { "storageversionmigrations.storagemigration.k8s.io": [] };
 const released = new Map<string, Release>();
 
 /** The release of an API server: before or after its built-in resources moved to another storage version. */
@@ -115,9 +115,9 @@ export function releaseOf({ hasInTree = false }: Pick<Plan, "hasInTree">, which:
   let release = released.get(name);
   if (release === undefined) {
     release = {
-      gitVersion: which === "old" ? "v1.35.3" : RELEASE_1_36.gitVersion,
+      gitVersion: which === "old" ? "v1.36.3" : RELEASE_1_37.gitVersion,
       storageVersions: which === "old" ? OLD_STORAGE : {},
-      servedVersions: hasInTree ? IN_TREE : {},
+      servedVersions: hasInTree ? {} : NO_IN_TREE,
     };
     released.set(name, release);
   }

@@ -1,8 +1,8 @@
-import { Dispatcher } from "undici";
 import type { Carrier } from "../../../src/kube/connect/sessions.ts";
-import type { ModelAnswer, ModelRequest, WatchSink } from "../model/types.ts";
-import type { Schedule } from "./schedule.ts";
+import type { ModelAnswer, ModelRequest, WatchSink } from "../model/answers.ts";
 import type { SimProcess } from "./process.ts";
+import type { Schedule } from "./schedule.ts";
+import { Dispatcher } from "undici";
 
 /** What answers requests at the far end: an API server with the process that it runs in. */
 export interface Peer {

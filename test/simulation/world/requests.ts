@@ -1,8 +1,8 @@
 import { CONTROLLER_LEASE } from "../../../src/api/migration.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
-import { groupOf, resourcePathOf } from "../model/paths.ts";
-import type { ModelRequest } from "../model/types.ts";
+import type { ModelRequest } from "../model/answers.ts";
+import { groupOf, resourcePathOf } from "../model/kinds.ts";
 
 /** What a request of a program is for, as far as something may be aimed at it. */
 export type RequestKind =

@@ -1,10 +1,10 @@
 import type { CrdVersion } from "../../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
-import { collectionOf, crdNameOf, crdOf, GROUP, groupOf, objectOf, versionsOf } from "./kinds.ts";
-import type { ModelObject } from "../model/model-object.ts";
-import type { KindPlan } from "../plan.ts";
 import type { Random } from "../../chaos/random.ts";
+import type { ModelObject } from "../model/etcd.ts";
+import type { KindPlan } from "../plan.ts";
 import type { SimCluster } from "./cluster.ts";
+import { collectionOf, crdNameOf, crdOf, GROUP, groupOf, objectOf, versionsOf } from "./kinds.ts";
 
 export const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 export const MERGE = "application/merge-patch+json";

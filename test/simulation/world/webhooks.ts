@@ -1,7 +1,7 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
 import { freezeVerdict } from "../../../src/freeze/freeze-rule.ts";
 import { webhookConfigurationOf } from "../../../src/webhook/webhook-configuration.ts";
-import type { WebhookAnswer } from "../model/types.ts";
+import type { WebhookAnswer } from "../model/answers.ts";
 import type { SimWebhook } from "./cluster.ts";
 
 // What the webhooks of simulated worlds answer: those of users, and ksvm's own.

@@ -1,0 +1,471 @@
+import { type Admitted, assertNamespace, isAnythingAsked, mutated, validate } from "./admission.ts";
+import {
+  alreadyExists,
+  badRequest,
+  conflict,
+  forbidden,
+  invalid,
+  type ModelRequest,
+  modified,
+  notFound,
+  PathNotServed,
+  Refusal,
+} from "./answers.ts";
+import { type ServerContext, timeText } from "./context.ts";
+import { jsonPatched, mergePatched } from "./documents.ts";
+import { type EtcdEntry, isFields, type ModelObject, without } from "./etcd.ts";
+import { applied, managedByUpdate } from "./fields.ts";
+import type { ServedKind } from "./kinds.ts";
+import {
+  decode,
+  decodeNow,
+  encode,
+  isInOtherVersions,
+  isNoOp,
+  keyFor,
+  managersProblem,
+  viewOf,
+} from "./stored-objects.ts";
+import {
+  asCreated,
+  assertKind,
+  asUpdated,
+  cleaned,
+  CRD_FINALIZER,
+  decoded,
+  isCrdKind,
+  placed,
+  prepared,
+  withManaged,
+  withOldTimes,
+  withTerminating,
+  writerOf,
+} from "./strategies.ts";
+
+/** A request that writes, bound to a handler. */
+export interface Write {
+  readonly kind: ServedKind;
+  readonly namespace: string | undefined;
+  readonly name: string;
+  readonly subresource: string | undefined;
+  readonly isDryRun: boolean;
+  readonly user: string;
+  /** Of the query. */
+  readonly fieldManager: string | undefined;
+  /** The same, or what the client calls itself. */
+  readonly manager: string;
+}
+
+/** What was written, in the version of the request. */
+export interface Written {
+  readonly object: ModelObject;
+  readonly wasCreated: boolean;
+}
+
+/**
+ * Makes what is to be of what is there; `undefined` where nothing is. With its managedFields.
+ * @param problem why its managedFields cannot be kept, see {@link managersProblem}
+ */
+export type Change = (current: ModelObject | undefined, problem?: Refusal) => ModelObject;
+
+/** The key of an object in etcd. */
+export function keyOf({ kind, name, namespace }: Pick<Write, "kind" | "name" | "namespace">): string {
+  return namespace === undefined ? `${kind.prefix}${name}` : `${kind.prefix}${namespace}/${name}`;
+}
+
+/** What was written, as it would be read: where no webhook converts, it is the same object that every read gets. */
+export function answered(kind: ServedKind, written: EtcdEntry, object: ModelObject): ModelObject {
+  const isWebhooks = kind.crd?.facts.conversionUrl !== undefined && written.object.apiVersion !== kind.apiVersion;
+  if (!isWebhooks) return viewOf(written, kind);
+  return { ...object, metadata: { ...object.metadata, resourceVersion: String(written.modRevision) } };
+}
+
+/** @throws {Refusal} 403 where the CRD is being deleted */
+export function assertNotTerminating(kind: ServedKind, name: string): void {
+  if (kind.crd?.facts.isTerminating !== true) return;
+  throw forbidden(kind, name, "create not allowed while custom resource definition is terminating");
+}
+
+/** What admission is asked about a write. */
+export function admittedOf(
+  { fieldManager, isDryRun, kind, name, namespace, subresource, user }: Write,
+  operation: Admitted["operation"],
+  { object, oldObject }: Pick<Admitted, "object" | "oldObject">,
+): Admitted {
+  return { kind, operation, subresource, name, namespace, object, oldObject, isDryRun, user, fieldManager };
+}
+
+/** The JSON of a body. @throws {Refusal} 400 */
+export function parsedBody(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch (error) {
+    throw badRequest(String(error));
+  }
+}
+
+/** The name that a path has to have. @throws {PathNotServed} */
+export function named(name: string | undefined): string {
+  if (name === undefined || name === "") throw new PathNotServed();
+  return name;
+}
+
+/** Creates an object. @throws {Refusal} */
+export async function create(context: ServerContext, write: Omit<Write, "name">, body: unknown): Promise<Written> {
+  const { kind, manager, namespace } = write;
+  assertKind(body, kind);
+  assertNotTerminating(kind, body.metadata.name ?? "");
+  const sent = placed(cleaned(body), namespace);
+  if (sent.metadata.name === undefined && sent.metadata.generateName === undefined) {
+    const cause = {
+      field: "metadata.name",
+      body: "Required value: name or generateName is required",
+      reason: "FieldValueRequired",
+    };
+    throw invalid(kind, "", [cause]);
+  }
+  const wiped = { ...sent, metadata: without(sent.metadata, "uid", "creationTimestamp", "deletionTimestamp") };
+  const whole = decoded(kind, wiped);
+  const managed = managedByUpdate(undefined, whole, writerOf(context, kind, { manager, subresource: undefined }));
+  const object = await admittedCreate(context, { ...write, name: "" }, withManaged(whole, managed));
+  return { object: await store(context, { ...write, name: object.metadata.name ?? "" }, object), wasCreated: true };
+}
+
+/** Creates what an apply finds nothing of. @returns `undefined` where another client created it in between */
+export async function createByApply(
+  context: ServerContext,
+  write: Write,
+  change: Change,
+): Promise<ModelObject | undefined> {
+  const { kind, name, namespace } = write;
+  const changed = placed(cleaned(change(undefined)), namespace, name);
+  if (changed.metadata.uid !== undefined) {
+    const { uid } = changed.metadata;
+    throw conflict(
+      kind,
+      name,
+      `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`,
+    );
+  }
+  assertNotTerminating(kind, name);
+  const object = await admittedCreate(context, write, changed);
+  try {
+    return await store(context, write, object);
+  } catch (error) {
+    if (error instanceof Refusal && error.status.reason === "AlreadyExists") return undefined;
+    throw error;
+  }
+}
+
+async function admittedCreate(context: ServerContext, write: Write, object: ModelObject): Promise<ModelObject> {
+  const { kind } = write;
+  const named = { ...write, name: object.metadata.name ?? "" };
+  const attributes = admittedOf(named, "CREATE", { object, oldObject: undefined });
+  assertNamespace(context, attributes);
+  const isAsked = isAnythingAsked(context, attributes);
+  const wanted = isAsked ? ((await mutated(context, attributes)) ?? object) : object;
+  const created = prepared(kind, undefined, asCreated(context, kind, cleaned(decoded(kind, wanted))), undefined);
+  if (isAsked) await validate(context, { ...attributes, name: created.metadata.name ?? "", object: created });
+  return withManaged(created, created.metadata.managedFields);
+}
+
+async function store(context: ServerContext, write: Write, object: ModelObject): Promise<ModelObject> {
+  const { isDryRun, kind, name } = write;
+  const stored = await encode(context, kind, object);
+  await context.io.hold("admitted");
+  const key = keyOf(write);
+  if (isDryRun) {
+    if (context.etcd.get(key) !== undefined) throw alreadyExists(kind, name);
+    return object;
+  }
+  const written = context.etcd.put(key, { object: stored, encryptionKey: keyFor(context, kind) }, 0);
+  if (written === undefined) throw alreadyExists(kind, name);
+  await context.io.hold("written");
+  return answered(kind, written, object);
+}
+
+/**
+ * Changes an object, and begins again where another write came in between.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/etcd3/store.go
+ * @param mayCreate whether the change is also made where there is no object
+ * @throws {Refusal}
+ */
+export async function update(
+  context: ServerContext,
+  write: Write,
+  { change, mayCreate }: { readonly change: Change; readonly mayCreate: boolean },
+): Promise<Written> {
+  const { kind, name } = write;
+  const key = keyOf(write);
+  for (;;) {
+    const entry = context.etcd.get(key);
+    if (entry === undefined) {
+      if (!mayCreate || write.subresource !== undefined) throw notFound(kind, name);
+      const created = await createByApply(context, write, change);
+      if (created !== undefined) return { object: created, wasCreated: true };
+      continue;
+    }
+    const updated = await updateOnce(context, write, { change, entry });
+    if (updated !== undefined) return { object: updated, wasCreated: false };
+  }
+}
+
+/** @returns `undefined` where another write came in between */
+async function updateOnce(
+  context: ServerContext,
+  write: Write,
+  { change, entry }: { readonly change: Change; readonly entry: EtcdEntry },
+): Promise<ModelObject | undefined> {
+  const { isDryRun, kind, name, subresource } = write;
+  const before = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry));
+  const problem = isInOtherVersions(kind, before) ? await managersProblem(context, kind, before) : undefined;
+  const changed = placed(cleaned(change(before, problem)), write.namespace, name);
+  const attributes = admittedOf(write, "UPDATE", { object: changed, oldObject: before });
+  assertNamespace(context, attributes);
+  const isAsked = isAnythingAsked(context, attributes);
+  const wanted = isAsked ? ((await mutated(context, attributes)) ?? changed) : changed;
+  const { resourceVersion } = before.metadata;
+  if ((wanted.metadata.resourceVersion ?? resourceVersion) !== resourceVersion) throw modified(kind, name);
+  const after = withOldTimes(
+    before,
+    prepared(kind, before, asUpdated(kind, before, cleaned(decoded(kind, wanted)), subresource), subresource),
+  );
+  if (isAsked) await validate(context, { ...attributes, object: after });
+  const isLast = after.metadata.deletionTimestamp !== undefined && after.metadata.finalizers === undefined;
+  if (isLast) return await finish(context, entry, after, isDryRun);
+  const stored = await encode(context, kind, after);
+  const encryptionKey = keyFor(context, kind);
+  await context.io.hold("admitted");
+  if (isNoOp(entry, stored, encryptionKey)) {
+    // What was compared may be old by now: then all of it is done again.
+    return context.etcd.get(entry.key)?.modRevision === entry.modRevision ? before : undefined;
+  }
+  if (isDryRun) return after;
+  const written = context.etcd.put(entry.key, { object: stored, encryptionKey }, entry.modRevision);
+  if (written === undefined) return undefined;
+  await context.io.hold("written");
+  return answered(kind, written, after);
+}
+
+/** Removes an object whose last finalizer was taken off. */
+async function finish(
+  context: ServerContext,
+  entry: EtcdEntry,
+  after: ModelObject,
+  isDryRun: boolean,
+): Promise<ModelObject | undefined> {
+  await context.io.hold("admitted");
+  if (isDryRun) return after;
+  if (context.etcd.delete(entry.key, entry.modRevision) === undefined) return undefined;
+  await context.io.hold("written");
+  return after;
+}
+
+/** Deletes an object, or marks it where it has finalizers. @returns what to answer @throws {Refusal} */
+export async function remove(context: ServerContext, write: Write, preconditions: Preconditions): Promise<object> {
+  const { isDryRun, kind, name } = write;
+  for (;;) {
+    const entry = context.etcd.get(keyOf(write));
+    if (entry === undefined) throw notFound(kind, name);
+    const object = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry));
+    assertPreconditions(write, object, preconditions);
+    const attributes = admittedOf(write, "DELETE", { object: undefined, oldObject: object });
+    if (isAnythingAsked(context, attributes)) await validate(context, attributes);
+    await context.io.hold("admitted");
+    const marked = markedForDeletion(kind, object, context.clock.now());
+    const { group, resource } = kind;
+    const details = { name, ...(group === "" ? {} : { group }), kind: resource, uid: object.metadata.uid };
+    const success = { kind: "Status", apiVersion: "v1", metadata: {}, status: "Success", details };
+    if (isDryRun) return marked ?? success;
+    const written =
+      marked === undefined
+        ? context.etcd.delete(entry.key, entry.modRevision)
+        : await putMarked(context, kind, entry, marked);
+    if (written === undefined) continue;
+    await context.io.hold("written");
+    return marked === undefined ? success : viewOf(written, kind);
+  }
+}
+
+async function putMarked(
+  context: ServerContext,
+  kind: ServedKind,
+  entry: EtcdEntry,
+  marked: ModelObject,
+): Promise<EtcdEntry | undefined> {
+  const stored = await encode(context, kind, marked);
+  if (isNoOp(entry, stored, keyFor(context, kind))) return entry;
+  return context.etcd.put(entry.key, { object: stored, encryptionKey: keyFor(context, kind) }, entry.modRevision);
+}
+
+/** An object that has finalizers, or a CRD, as a DELETE marks it; `undefined` for one that goes at once. */
+export function markedForDeletion(kind: ServedKind, object: ModelObject, now: number): ModelObject | undefined {
+  const isCrd = isCrdKind(kind);
+  const { deletionTimestamp = timeText(now), finalizers = [], generation } = object.metadata;
+  if (finalizers.length === 0 && (!isCrd || object.metadata.deletionTimestamp !== undefined)) return undefined;
+  if (object.metadata.deletionTimestamp !== undefined) return object;
+  const all = isCrd && !finalizers.includes(CRD_FINALIZER) ? [...finalizers, CRD_FINALIZER] : finalizers;
+  const counted = isCrd || generation === undefined ? {} : { generation: generation + 1 };
+  const grace = isCrd ? {} : { deletionGracePeriodSeconds: 0 };
+  const marked = {
+    ...object,
+    metadata: { ...object.metadata, deletionTimestamp, ...grace, ...counted, finalizers: all },
+  };
+  return isCrd ? withTerminating(marked, now) : marked;
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/registry/rest/delete.go */
+function assertPreconditions(
+  { kind, name }: Write,
+  { metadata }: ModelObject,
+  { resourceVersion, uid }: Preconditions,
+): void {
+  const isCrd = isCrdKind(kind);
+  const of = isCrd ? kind : { group: kind.group, resource: kind.kind };
+  if (uid !== undefined && uid !== metadata.uid) {
+    const found = metadata.uid ?? "";
+    const why = isCrd
+      ? `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${found}`
+      : `the UID in the precondition (${uid}) does not match the UID in record (${found}). The object might have been deleted and then recreated`;
+    throw conflict(of, name, why);
+  }
+  if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
+    const found = metadata.resourceVersion ?? "";
+    const why = isCrd
+      ? `Precondition failed: ResourceVersion in precondition: ${resourceVersion}, ResourceVersion in object meta: ${found}`
+      : `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${found}). The object might have been modified`;
+    throw conflict(of, name, why);
+  }
+}
+
+/** What a request asks to be answered: whole objects, or their metadata. */
+export function isMetadataAsked({ headers }: ModelRequest): boolean {
+  return headers["accept"]?.includes("as=PartialObjectMetadata") === true;
+}
+
+/** What the query and the headers of a write say. A DELETE with a body says by that alone whether it is a dry-run. */
+export function writeOptionsOf({ body, headers, method, query, user }: ModelRequest): WriteOptions {
+  const asked = method === "DELETE" && body !== "" ? dryRunIn(parsedBody(body)) : query.get("dryRun");
+  if (asked !== null && asked !== "All") {
+    const cause = { field: "dryRun", body: `Unsupported value: ${JSON.stringify(asked)}: supported values: "All"` };
+    throw invalid({ group: "meta.k8s.io", kind: OPTIONS[method] ?? "" }, "", [
+      { ...cause, reason: "FieldValueNotSupported" },
+    ]);
+  }
+  const fieldManager = query.get("fieldManager") ?? undefined;
+  const userAgent = (headers["user-agent"] ?? "").split("/")[0] ?? "";
+  const manager = fieldManager ?? (userAgent === "" ? "unknown" : userAgent);
+  return { user, isDryRun: asked === "All", fieldManager, manager };
+}
+
+type WriteOptions = Pick<Write, "fieldManager" | "isDryRun" | "manager" | "user">;
+
+const OPTIONS: Readonly<Record<string, string>> = {
+  POST: "CreateOptions",
+  PUT: "UpdateOptions",
+  PATCH: "PatchOptions",
+  DELETE: "DeleteOptions",
+};
+
+function dryRunIn(options: unknown): string | null {
+  return (options as { readonly dryRun?: readonly string[] } | null)?.dryRun?.[0] ?? null;
+}
+
+/** What a PATCH changes, and whether it also creates. @throws {Refusal} */
+export function patchOf(
+  context: ServerContext,
+  write: Write,
+  request: ModelRequest,
+): { readonly change: Change; readonly mayCreate: boolean } {
+  const type = (request.headers["content-type"] ?? "").split(";")[0];
+  const { kind, manager, subresource } = write;
+  const writer = writerOf(context, kind, { manager, subresource });
+  if (type === "application/apply-patch+yaml") {
+    return { change: applyChange(write, request, writer), mayCreate: true };
+  }
+  const patch = type === "application/json-patch+json" ? jsonPatched : mergePatched;
+  if (patch === mergePatched && type !== "application/merge-patch+json") throw unsupported();
+  if (request.query.has("force")) {
+    const body = "Forbidden: may not be specified for non-apply patch";
+    throw invalid({ group: "meta.k8s.io", kind: "PatchOptions" }, "", [
+      { field: "force", body, reason: "FieldValueForbidden" },
+    ]);
+  }
+  const body = parsedBody(request.body);
+  if (patch === mergePatched && !isFields(body)) throw badRequest("error decoding patch: expected an object");
+  const change: Change = (current, problem) => {
+    const patched = decoded(kind, patch(current, body) as ModelObject);
+    return withManaged(patched, problem === undefined ? managedByUpdate(current, patched, writer) : undefined);
+  };
+  return { change, mayCreate: false };
+}
+
+function applyChange(
+  { fieldManager, kind }: Write,
+  request: ModelRequest,
+  writer: ReturnType<typeof writerOf>,
+): Change {
+  if (fieldManager === undefined) {
+    const cause = {
+      field: "fieldManager",
+      body: "Required value: is required for apply patch",
+      reason: "FieldValueRequired",
+    };
+    throw invalid({ group: "meta.k8s.io", kind: "PatchOptions" }, "", [cause]);
+  }
+  const config = parsedBody(request.body);
+  const given = isFields(config) ? ((config as Partial<ModelObject>).apiVersion ?? "") : "";
+  if (given !== "" && given !== kind.apiVersion) {
+    throw badRequest(
+      `Incorrect version specified in apply patch. Specified patch version: ${given}, expected: ${kind.apiVersion}`,
+    );
+  }
+  assertKind(config, kind);
+  if (config.metadata.managedFields !== undefined) throw badRequest("metadata.managedFields must be nil");
+  const force = request.query.get("force") === "true";
+  return (current, problem) => {
+    if (problem !== undefined) throw problem;
+    return applied(current, config, { ...writer, force });
+  };
+}
+
+/** What a PUT changes. */
+export function replacementOf(context: ServerContext, write: Write, request: ModelRequest): Change {
+  const { kind, manager, name, subresource } = write;
+  const body = parsedBody(request.body);
+  assertKind(body, kind);
+  const writer = writerOf(context, kind, { manager, subresource });
+  return (current, problem) => {
+    // Built-in resources may be replaced without one, custom resources and CRDs may not.
+    if (
+      body.metadata.resourceVersion === undefined &&
+      (kind.crd !== undefined || kind.group === "apiextensions.k8s.io")
+    ) {
+      const cause = { field: "metadata.resourceVersion", body: "Invalid value: 0: must be specified for an update" };
+      throw invalid({ group: kind.group, kind: kind.resource }, name, [cause]);
+    }
+    const replacement = decoded(kind, body);
+    const managed = problem === undefined ? managedByUpdate(current, replacement, writer) : undefined;
+    return withManaged(replacement, managed);
+  };
+}
+
+function unsupported(): Refusal {
+  const message =
+    "the body of the request was in an unknown format - accepted media types include: " +
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+  return new Refusal({ code: 415, reason: "UnsupportedMediaType", message });
+}
+
+/** The preconditions of a DELETE. */
+export function preconditionsOf({ body }: ModelRequest): Preconditions {
+  const options = (body === "" ? {} : parsedBody(body)) as { readonly preconditions?: Preconditions };
+  return options.preconditions ?? {};
+}
+
+/** What a DELETE asks of the object that is there. */
+export interface Preconditions {
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+}
