@@ -14,57 +14,36 @@ const OWN_ANNOTATIONS = "ksvm.sigs.k8s.io/";
 /**
  * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its resourceVersion is as
  * it was, apart from what a webhook made of it, and from the versions that managedFields name. It never creates or deletes one.
- * Where an entry of managedFields names a version that the CRD has no more, they may be lost as a whole: an API server takes no apply of such
- * an object. Of a CRD ksvm changes its own annotations, prunes `status.storedVersions`, and takes one condition off with that.
+ * Of a CRD ksvm changes its own annotations, prunes `status.storedVersions`, and takes one condition off with that.
  */
 export function checkObjects(world: World): void {
   const prefixes = world.plan.kinds.map(objectsPrefixOf);
   const crds = new Set(world.plan.kinds.map((kind) => `${CRD_PREFIX}${crdNameOf(kind)}`));
-  /** The versions (`group/version`) that a CRD has lacked once, and that managedFields may name. */
-  const missing = new Set<string>();
   world.cluster.etcd.onRevision((entry) => {
     const isCrd = crds.has(entry.key);
-    if (isCrd) noteMissing(entry, missing);
     if (!isByKsvm() || (!isCrd && !prefixes.some((prefix) => entry.key.startsWith(prefix)))) return;
-    const problem = problemOf(entry, isCrd, missing);
+    const problem = problemOf(entry, isCrd);
     if (problem !== undefined) {
       world.violate(`changed: a write by ksvm ${problem} of ${entry.key} at revision ${entry.modRevision}`);
     }
   });
 }
 
-function noteMissing({ before, isDeleted, object }: EtcdEntry, missing: Set<string>): void {
-  const has = isDeleted ? [] : versionsOf(object);
-  const had = before === undefined ? [] : versionsOf(before.object);
-  for (const version of had) if (!has.includes(version)) missing.add(version);
-}
-
-function versionsOf({ spec }: ModelObject): readonly string[] {
-  const { group, versions } = spec as { group: string; versions: readonly { name: string }[] };
-  return versions.map(({ name }) => `${group}/${name}`);
-}
-
-function problemOf(
-  { before, isDeleted, object }: EtcdEntry,
-  isCrd: boolean,
-  missing: ReadonlySet<string>,
-): string | undefined {
+function problemOf({ before, isDeleted, object }: EtcdEntry, isCrd: boolean): string | undefined {
   // The last finalizer may be gone before the write: then any write of the object lets it go.
   if (isDeleted) return "deleted one";
   if (before === undefined || before.isDeleted) return "created one";
   const problem = isCrd
     ? crdProblem(before.object, object)
-    : (objectProblem(before.object, object) ?? managersProblem(before.object, object, missing));
+    : (objectProblem(before.object, object) ?? managersProblem(before.object, object));
   return problem === undefined ? undefined : `changed ${problem}`;
 }
 
 /** Who owns which field stays what it was, also where a webhook changes the object: the API server enters nothing for that. */
-function managersProblem(before: ModelObject, after: ModelObject, missing: ReadonlySet<string>): string | undefined {
+function managersProblem(before: ModelObject, after: ModelObject): string | undefined {
   const [left, right] = [ownersOf(before), ownersOf(after)];
   const changed = [...new Set([...left.keys(), ...right.keys()])].find((key) => !isSame(left.get(key), right.get(key)));
-  if (changed === undefined) return undefined;
-  const isLost = right.size === 0 && before.metadata.managedFields?.some((entry) => missing.has(entry.apiVersion));
-  return isLost === true ? undefined : `managedFields (${changed})`;
+  return changed === undefined ? undefined : `managedFields (${changed})`;
 }
 
 /** The fields of each manager, by its name, its operation and the subresource. */

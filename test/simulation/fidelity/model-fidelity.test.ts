@@ -1,47 +1,83 @@
 import tap from "tap";
-import { describeDifference, differencesOf } from "./compare.ts";
-import { LIES, LyingWorld } from "./lies.ts";
 import { ModelWorld } from "./model-world.ts";
-import { playAll, playOne } from "./run-script.ts";
+import { type NormalLine, type Played, playAll, playOne } from "./play.ts";
+import { startReal } from "./real-world.ts";
 import { SCRIPT } from "./script.ts";
-import { startReal } from "./start-real.ts";
-
-/** One difference moves what follows it: the first ones say what is wrong. */
-const MAX_SHOWN = 10;
+import type { Answer, LineRequest, World } from "./world.ts";
 
 const { close, world } = await startReal();
 tap.teardown(close);
 const real = await playAll(world, SCRIPT);
 
-await tap.test("real API servers play every scenario of the script to its end", async (t) => {
-  for (const [name, { error, lines }] of real) {
-    t.equal(error, undefined, name);
-    t.ok(lines.length > 0, `${name} has lines`);
-  }
-  t.equal(real.size, SCRIPT.length, "scenarios have names of their own");
-});
+type Pair = readonly [real: NormalLine | undefined, model: NormalLine | undefined];
+
+/** The lines that differ. */
+function differences({ lines: there }: Played, { lines: here }: Played): readonly Pair[] {
+  const pairs = Array.from({ length: Math.max(there.length, here.length) }, (_, at) => [there[at], here[at]] as const);
+  return pairs.filter(([a, b]) => JSON.stringify(a) !== JSON.stringify(b));
+}
 
 for (const scenario of SCRIPT) {
-  const { name } = scenario;
-  await tap.test(`the model answers as real API servers do: ${name}`, async (t) => {
-    const there = real.get(name)?.lines ?? [];
+  await tap.test(`the model answers as real API servers do: ${scenario.name}`, async (t) => {
+    const there = real.get(scenario.name) ?? { lines: [] };
     const here = await playOne(new ModelWorld(), scenario);
-    t.equal(here.error, undefined);
-    const differences = differencesOf(name, there, here.lines);
-    for (const difference of differences.slice(0, MAX_SHOWN)) t.fail(describeDifference(difference));
-    t.equal(differences.length, 0, `${there.length} lines are the same`);
+    t.equal(there.error, undefined, "real API servers play it to its end");
+    t.equal(here.error, undefined, "and so does the model");
+    t.ok(there.lines.length > 0);
+    // One difference moves what follows it: the first ones say what is wrong.
+    for (const [a, b] of differences(there, here).slice(0, 3)) t.strictSame(b, a, a?.title ?? "beyond the last line");
   });
 }
 
+/** Each has to be found by the script. */
+const LIES: Readonly<Record<string, (world: World) => Partial<World>>> = {
+  "a patch is no conflict": (model) => ({
+    send: (request) => model.send(request.method === "PATCH" ? withoutMeta(request, "resourceVersion") : request),
+  }),
+  "a dry-run is stored": (model) => ({
+    send: (request) => model.send({ ...request, query: { ...request.query, dryRun: undefined } }),
+  }),
+  "what is stored is in one version": (model) => ({
+    stored: async (key) => {
+      const entry = await model.stored(key);
+      return entry && { ...entry, encoding: "example.com/v1" };
+    },
+  }),
+  "managedFields are not kept": (model) => ({
+    send: async (request) => withoutManagers(await model.send(request)),
+  }),
+};
+
 await tap.test("negative control: a model with one thing wrong is found out by the script", async (t) => {
-  for (const lie of LIES) {
+  for (const [name, lie] of Object.entries(LIES)) {
     const found = await Promise.all(
-      SCRIPT.map(async (scenario) => {
-        const { error, lines } = await playOne(new LyingWorld(lie), scenario);
-        const there = real.get(scenario.name)?.lines ?? [];
-        return error !== undefined || differencesOf(scenario.name, there, lines).length > 0 ? [scenario.name] : [];
+      SCRIPT.slice(0, 12).map(async (scenario) => {
+        const played = await playOne(lying(new ModelWorld(), lie), scenario);
+        return differences(real.get(scenario.name) ?? { lines: [] }, played).length > 0;
       }),
     );
-    t.ok(found.flat().length > 0, `${lie.name}: ${found.flat().join(", ")}`);
+    t.ok(found.includes(true), name);
   }
 });
+
+function lying(honest: World, lie: (world: World) => Partial<World>): World {
+  const { send = honest.send.bind(honest), stored = honest.stored.bind(honest) } = lie(honest);
+  return new Proxy(honest, {
+    get(target, key) {
+      const value: unknown = { send, stored }[String(key)] ?? target[key as keyof World];
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+}
+
+function withoutMeta(request: LineRequest, field: string): LineRequest {
+  const { metadata, ...body } = (request.body ?? {}) as { readonly metadata?: Readonly<Record<string, unknown>> };
+  if (metadata === undefined) return request;
+  return { ...request, body: { ...body, metadata: { ...metadata, [field]: undefined } } };
+}
+
+function withoutManagers(answer: Answer): Answer {
+  const { metadata } = answer.body ?? {};
+  if (metadata?.managedFields === undefined) return answer;
+  return { ...answer, body: { ...answer.body, metadata: { ...metadata, managedFields: undefined } } };
+}

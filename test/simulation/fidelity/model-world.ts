@@ -1,44 +1,28 @@
-import { defineExpression } from "../model/admission.ts";
 import type { ModelAnswer, ModelIo, ModelRequest } from "../model/answers.ts";
 import { SimApiServer } from "../model/api-server.ts";
 import { SimEtcd } from "../model/etcd.ts";
-import { type Release, RELEASE_1_33, RELEASE_1_37 } from "../model/kinds.ts";
-import { answerOf } from "./answer.ts";
-import { EventQueue } from "./event-queue.ts";
-import type {
-  Answer,
-  Grant,
-  LineRequest,
-  ObjectKey,
-  OpenWatch,
-  ServerVariant,
-  StoredEntry,
-  Told,
-  WebhookBehavior,
-  WebhookClient,
-  World,
-} from "./line.ts";
-import { encodingOf, etcdKeyOf } from "./object-key.ts";
-import { DENIED_EXPRESSION } from "./scenarios/foreign-admission.ts";
-import { KEYS } from "./server-options.ts";
+import { KEYS } from "./real-world.ts";
+import {
+  type Answer,
+  answerOf,
+  encodingOf,
+  etcdKeyOf,
+  EventQueue,
+  type LineRequest,
+  type ObjectKey,
+  type OpenWatch,
+  type StoredEntry,
+  type Told,
+  type WebhookBehavior,
+  type WebhookClient,
+  type World,
+} from "./world.ts";
 
 const WEBHOOKS = "https://127.0.0.1:1";
 /** Turns of the event loop in which nothing comes before the clock goes on. */
 const IDLE_TURNS = 5;
 /** No watch is open for longer. */
 const LONGEST_WATCH_S = 600;
-const VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"];
-
-const RELEASES: Readonly<Record<ServerVariant, Release>> = {
-  "1.33": RELEASE_1_33,
-  "with StorageVersions and the in-tree migrator": {
-    ...RELEASE_1_37,
-    servedVersions: {
-      "storageversions.internal.apiserver.k8s.io": ["v1alpha1"],
-      "storageversionmigrations.storagemigration.k8s.io": ["v1beta1"],
-    },
-  },
-};
 
 /** The model of etcd and of two API servers, with a clock that goes on while nothing else happens. */
 export class ModelWorld implements World {
@@ -49,7 +33,6 @@ export class ModelWorld implements World {
   #now = Date.UTC(2026, 0, 2);
 
   constructor() {
-    defineExpression(DENIED_EXPRESSION, ({ object }) => object?.metadata.name !== "denied");
     for (const name of ["default", "kube-system"]) {
       const object = { apiVersion: "v1", kind: "Namespace", metadata: { name }, status: { phase: "Active" } };
       this.#etcd.put(`/registry/namespaces/${name}`, { object }, 0);
@@ -95,11 +78,10 @@ export class ModelWorld implements World {
     this.#etcd.compact(this.#etcd.revision);
   }
 
-  async restart(index: number, as?: ServerVariant): Promise<void> {
+  async restart(index: number): Promise<void> {
     this.#now += 5_000;
     const server = this.#servers[index];
     if (server === undefined) throw new Error(`There is no API server ${index}`);
-    if (as !== undefined) server.release = RELEASES[as];
     server.restart();
     server.renewLease();
   }
@@ -115,17 +97,7 @@ export class ModelWorld implements World {
     return { url: `${WEBHOOKS}/${name}`, caBundle: "" };
   }
 
-  async grant(user: string, grants: readonly Grant[]): Promise<void> {
-    const isGranted = (verb: string): boolean => grants.some(({ verbs }) => verbs.includes(verb));
-    const rules = VERBS.filter((verb) => !isGranted(verb)).map((verb) => ({ user, verb }));
-    const further = [
-      { user, path: "/metrics" },
-      { user, subresource: "status" },
-    ];
-    for (const server of this.#servers) server.denied = [...rules, ...further];
-  }
-
-  async #handle({ accept, body, contentType, method, path, query = {}, server = 0, user = "admin" }: LineRequest) {
+  async #handle({ accept, body, contentType, method, path, query = {}, server = 0 }: LineRequest) {
     const search = new URLSearchParams();
     for (const [key, value] of Object.entries(query)) if (value !== undefined) search.set(key, String(value));
     const request: ModelRequest = {
@@ -138,7 +110,7 @@ export class ModelWorld implements World {
         ...(body === undefined ? {} : { "content-type": contentType ?? "application/json" }),
       },
       body: body === undefined ? "" : JSON.stringify(body),
-      user,
+      user: "admin",
     };
     return (await this.#servers[server]?.handle(request)) as ModelAnswer;
   }

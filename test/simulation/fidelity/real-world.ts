@@ -1,30 +1,29 @@
-import type { ServerResponse } from "node:http";
 import https from "node:https";
+import { issueSelfSigned } from "../../../src/certs/self-signed.ts";
+import type { ApiserverOptions } from "../../control-plane/apiserver.ts";
+import { type ControlPlane, startControlPlane } from "../../control-plane/control-plane.ts";
+import { encryptionConfig } from "../../control-plane/encryption.ts";
+import { typeMetaOf } from "../../control-plane/stored-value.ts";
+import {
+  type Answer,
+  answerOf,
+  encodingOf,
+  etcdKeyOf,
+  EventQueue,
+  type LineRequest,
+  type ObjectKey,
+  type OpenWatch,
+  type StoredEntry,
+  type WebhookBehavior,
+  type WebhookClient,
+  type World,
+} from "./world.ts";
+import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
 import type { Readable } from "node:stream";
+import { setTimeout as delay } from "node:timers/promises";
 import { Agent, request as undiciRequest } from "undici";
 import { parse } from "yaml";
-import { issueSelfSigned } from "../../../src/certs/self-signed.ts";
-import { APPLY_PATCH } from "../../../src/kube/resources.ts";
-import type { ControlPlane } from "../../control-plane/control-plane.ts";
-import { typeMetaOf } from "../../control-plane/stored-value.ts";
-import { EventQueue } from "./event-queue.ts";
-import type {
-  Answer,
-  LineRequest,
-  Grant,
-  ObjectKey,
-  ServerVariant,
-  OpenWatch,
-  StoredEntry,
-  WebhookBehavior,
-  WebhookClient,
-  World,
-} from "./line.ts";
-import { answerOf } from "./answer.ts";
-import { OVERRIDES, VARIANTS } from "./server-options.ts";
-import { encodingOf, etcdKeyOf } from "./object-key.ts";
 
 /** For a moment after a CRD was changed an API server answers so for its objects; such a request has done nothing. */
 const IS_BEING_REPLACED = /\(re\)initializing|apiserver is shutting down/;
@@ -44,20 +43,13 @@ export class RealWorld implements World {
   }
 
   async send(request: LineRequest): Promise<Answer> {
-    const deadline = performance.now() + REPLACED_MS;
-    for (;;) {
-      const { body, headers, status } = await this.#open(request);
-      const text = await textOf(body);
-      const isReplaced = (status === 429 || status === 503) && IS_BEING_REPLACED.test(text);
-      if (!isReplaced || request.mayInitialize === true || performance.now() > deadline)
-        return answerOf({ status, headers, body: text });
-      await delay(50);
-    }
+    const { body, ...answer } = await this.#settled(request);
+    return answerOf({ ...answer, body: typeof body === "string" ? body : await textOf(body) });
   }
 
   async watch(request: LineRequest): Promise<OpenWatch | Answer> {
-    const { body, headers, status } = await this.#open({ ...request, query: { ...request.query, watch: true } });
-    if (status !== 200) return answerOf({ status, headers, body: await textOf(body) });
+    const { body, ...answer } = await this.#settled({ ...request, query: { ...request.query, watch: true } });
+    if (typeof body === "string") return answerOf({ ...answer, body });
     const queue = new EventQueue(() => body.destroy());
     void this.#readEvents(body, queue);
     return queue;
@@ -75,9 +67,8 @@ export class RealWorld implements World {
     await stored.compact(await stored.currentRevision());
   }
 
-  async restart(server: number, as?: ServerVariant): Promise<void> {
-    if (as === undefined) await this.#controlPlane.apiservers[server]?.restart();
-    else await this.#controlPlane.restartApiserver(server, { ...OVERRIDES[server], ...VARIANTS[as] });
+  async restart(server: number): Promise<void> {
+    await this.#controlPlane.apiservers[server]?.restart();
   }
 
   async pause(ms: number): Promise<void> {
@@ -93,28 +84,6 @@ export class RealWorld implements World {
     return { url: `https://127.0.0.1:${port}/${name}`, caBundle };
   }
 
-  async grant(user: string, grants: readonly Grant[]): Promise<void> {
-    const metadata = { name: user };
-    const group = "rbac.authorization.k8s.io";
-    const rules = grants.map((grant) => ({
-      apiGroups: [grant.group],
-      resources: [grant.resource],
-      verbs: grant.verbs,
-    }));
-    const roleRef = { apiGroup: group, kind: "ClusterRole", name: user };
-    const subjects = [{ kind: "User", apiGroup: group, name: user }];
-    const base = { apiVersion: `${group}/v1`, metadata };
-    for (const [resource, body] of [
-      ["clusterroles", { ...base, kind: "ClusterRole", rules }],
-      ["clusterrolebindings", { ...base, kind: "ClusterRoleBinding", roleRef, subjects }],
-    ] as const) {
-      const query = { fieldManager: "script", force: true };
-      const path = `/apis/${group}/v1/${resource}/${user}`;
-      const { status } = await this.send({ method: "PATCH", path, query, body, contentType: APPLY_PATCH });
-      if (status >= 300) throw new Error(`Cannot grant rights to ${user}: the API server answered ${status}`);
-    }
-  }
-
   /** Ends what this began; the control plane is for its owner to end. */
   async close(): Promise<void> {
     const served = await this.#server;
@@ -123,8 +92,22 @@ export class RealWorld implements World {
     await this.#agent.destroy();
   }
 
+  /** An answer that is no refusal for a moment; of a refusal the body is read. */
+  async #settled(request: LineRequest) {
+    const deadline = performance.now() + REPLACED_MS;
+    for (;;) {
+      const { body, headers, status } = await this.#open(request);
+      if (status < 300) return { status, headers, body };
+      const text = await textOf(body);
+      const isReplaced = (status === 429 || status === 503) && IS_BEING_REPLACED.test(text);
+      if (!isReplaced || request.mayInitialize === true || performance.now() > deadline)
+        return { status, headers, body: text };
+      await delay(50);
+    }
+  }
+
   async #open(request: LineRequest) {
-    const { body, path, query = {}, server = 0, user = "admin" } = request;
+    const { body, path, query = {}, server = 0 } = request;
     const search = new URLSearchParams();
     for (const [key, value] of Object.entries(query)) {
       if (value !== undefined) search.set(key, String(value));
@@ -134,7 +117,7 @@ export class RealWorld implements World {
       method: request.method,
       dispatcher: this.#agent,
       headers: {
-        authorization: `Bearer ${this.#tokenOf(user)}`,
+        authorization: `Bearer ${this.#tokenOf()}`,
         accept: request.accept ?? "application/json",
         "user-agent": "ksvm",
         ...(body === undefined ? {} : { "content-type": request.contentType ?? "application/json" }),
@@ -145,8 +128,8 @@ export class RealWorld implements World {
     return { status: answer.statusCode, headers, body: answer.body as Readable };
   }
 
-  #tokenOf(user: string): string {
-    const config = parse(this.#controlPlane.kubeconfigTextFor(user)) as {
+  #tokenOf(): string {
+    const config = parse(this.#controlPlane.kubeconfigTextFor("admin")) as {
       readonly users: readonly { readonly user: { readonly token: string } }[];
     };
     return config.users[0]?.user.token ?? "";
@@ -204,4 +187,32 @@ async function textOf(body: Readable): Promise<string> {
   let text = "";
   for await (const chunk of body.setEncoding("utf8")) text += String(chunk);
   return text;
+}
+
+/** The keys of both API servers of the script, the one that each writes with first. */
+export const KEYS = [
+  ["key1", "key2"],
+  ["key2", "key1"],
+] as const;
+
+/** What differs between the real API servers of the script: keys, and a host name and so an identity Lease each. */
+export const OVERRIDES: readonly ApiserverOptions[] = KEYS.map((keys, index) => ({
+  encryptionConfig: encryptionConfig(keys, ["secrets"]),
+  hostname: `apiserver-${index}`,
+}));
+
+/** Starts two API servers over one etcd. */
+export async function startReal(): Promise<{ readonly world: RealWorld; readonly close: () => Promise<void> }> {
+  const controlPlane = await startControlPlane({
+    apiservers: 2,
+    // Compactions are for the script to make.
+    compactionInterval: "0",
+    overrides: OVERRIDES,
+  });
+  const world = new RealWorld(controlPlane);
+  const close = async (): Promise<void> => {
+    await world.close();
+    await controlPlane.stop();
+  };
+  return { world, close };
 }

@@ -1,5 +1,4 @@
-import { type CustomResourceDefinition, storageVersionsOf, storedVersionsOf } from "../../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
+import { type CustomResourceDefinition, storageVersionsOf } from "../../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../../src/api/owner.ts";
 import {
   DENIAL_MESSAGE_EXPRESSION,
@@ -8,8 +7,7 @@ import {
 } from "../../../src/freeze/freeze-cel.ts";
 import { denialMessage } from "../../../src/freeze/freeze-denial.ts";
 import { isFrozen } from "../../../src/freeze/freeze-rule.ts";
-import { warnPolicy } from "../../../src/webhook/warn-policy.ts";
-import { forbidden, internalError, notFound, Refusal } from "./answers.ts";
+import { forbidden, internalError, Refusal } from "./answers.ts";
 import { type AdmissionOperation, type Hook, isMatched, type ServerContext } from "./context.ts";
 import { jsonPatched } from "./documents.ts";
 import { type Fields, isSame, type ModelObject } from "./etcd.ts";
@@ -31,29 +29,11 @@ export interface Admitted {
   readonly fieldManager: string | undefined;
 }
 
-const NAMESPACES = "/registry/namespaces/";
-
 /** Whether nothing takes part in admission: then a write need not wait for it. */
 export function isAnythingAsked({ admission }: ServerContext, what: Admitted): boolean {
   const { mutating, policies, validating } = admission;
   if (mutating.length + policies.length + validating.length === 0) return false;
   return !isExempt(what.kind);
-}
-
-/**
- * Refuses to write into a namespace that is not there, as the plugin NamespaceLifecycle does.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go
- */
-export function assertNamespace({ etcd }: ServerContext, { kind, name, namespace, operation }: Admitted): void {
-  if (namespace === undefined || operation === "DELETE") return;
-  const found = etcd.get(`${NAMESPACES}${namespace}`);
-  if (found === undefined) throw notFound({ group: "", resource: "namespaces" }, namespace);
-  const { phase } = (found.object["status"] ?? {}) as { phase?: string };
-  if (operation === "CREATE" && (phase === "Terminating" || found.object.metadata.deletionTimestamp !== undefined)) {
-    const why = `unable to create new content in namespace ${namespace} because it is being terminated`;
-    throw forbidden(kind, name, why);
-  }
 }
 
 /** What the mutating webhooks make of an object, each after the other. @throws {Refusal} */
@@ -100,26 +80,9 @@ function isExempt({ group, resource }: ServedKind): boolean {
   return group === "admissionregistration.k8s.io" && /^(validating|mutating)/.test(resource);
 }
 
-/**
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go
- * @throws {Refusal} 403 where a condition cannot be evaluated, and none is false
- */
 function isCalled(hook: Hook, what: Admitted): boolean {
   if (!isMatched(hook.rules, what.kind, what) || isExempt(what.kind)) return false;
-  const outcomes = hook.matchConditions.map(({ expression }) => outcomeOf(expression, what));
-  if (!outcomes.every((outcome) => outcome === true || outcome instanceof EvaluationError)) return false;
-  const error = outcomes.find((outcome) => outcome instanceof EvaluationError);
-  if (error !== undefined && !hook.isIgnoredOnFailure) throw forbidden(what.kind, what.name, error.message);
-  return error === undefined;
-}
-
-function outcomeOf(expression: string, what: Admitted): unknown {
-  try {
-    return evaluate(expression, what);
-  } catch (error) {
-    if (error instanceof EvaluationError) return error;
-    throw error;
-  }
+  return hook.matchConditions.every(({ expression }) => evaluate(expression, what) === true);
 }
 
 interface HookResponse {
@@ -131,13 +94,6 @@ interface HookResponse {
 
 /** @returns the response of a webhook that allows; `undefined` where it failed, and its failure is ignored */
 async function call(context: ServerContext, hook: Hook, what: Admitted): Promise<HookResponse | undefined> {
-  if (what.isDryRun && !hook.isDryRunSafe) {
-    throw new Refusal({
-      code: 400,
-      reason: "BadRequest",
-      message: `admission webhook "${hook.name}" does not support dry run`,
-    });
-  }
   const uid = context.etcd.nextId();
   const url = `${hook.url}?timeout=${hook.timeoutSeconds}s`;
   const review = JSON.stringify(reviewOf(uid, what));
@@ -253,11 +209,6 @@ export interface ExpressionInput {
 
 type Evaluation = (input: ExpressionInput) => unknown;
 
-const WARN = warnPolicy().policy.spec as {
-  readonly matchConditions: readonly { readonly expression: string }[];
-  readonly validations: readonly { readonly expression: string; readonly messageExpression: string }[];
-};
-
 /**
  * The CEL expressions that ksvm installs, as functions. That they say the same as the API server makes of them is for
  * test/contract to prove.
@@ -267,28 +218,15 @@ const EVALUATIONS = new Map<string, Evaluation>([
   [STORAGE_CHANGED_EXPRESSION, isStorageChanged],
   [`!(${STORAGE_CHANGED_EXPRESSION})`, (input) => !isStorageChanged(input)],
   [DENIAL_MESSAGE_EXPRESSION, denialOf],
-  [WARN.matchConditions[0]?.expression ?? "", ({ oldObject }) => hasFreezeAnnotation(crdOf(oldObject))],
-  [WARN.matchConditions[1]?.expression ?? "", ({ object }) => storedVersionsOf(crdOf(object)).length !== 1],
-  [WARN.validations[0]?.expression ?? "", ({ object }) => MIGRATING_ANNOTATION in (object?.metadata.annotations ?? {})],
   ["true", () => true],
   ["false", () => false],
 ]);
 
-/** Adds an expression, for a hostile policy. */
-export function defineExpression(expression: string, evaluation: Evaluation): void {
-  EVALUATIONS.set(expression, evaluation);
-}
-
-/** @throws {EvaluationError}; {Error} for an expression that the model does not know */
+/** @throws {Error} for an expression that the model does not know */
 export function evaluate(expression: string, input: ExpressionInput): unknown {
   const evaluation = EVALUATIONS.get(expression);
   if (evaluation === undefined) throw new Error(`The model does not know the expression ${expression}`);
-  try {
-    return evaluation(input);
-  } catch (error) {
-    if (!(error instanceof EvaluationError)) throw error;
-    throw new EvaluationError(`expression '${expression}' resulted in error: ${error.message}`);
-  }
+  return evaluation(input);
 }
 
 function isStorageChanged({ object, oldObject }: ExpressionInput): boolean {
@@ -309,11 +247,7 @@ function storageNamesOf({ spec }: CustomResourceDefinition): string {
   return spec.versions.flatMap(({ name, storage }) => (storage ? [name] : [])).join(", ");
 }
 
-/** An expression that reads a field of an object that is not there: that of a deletion, or the old one of a creation. */
-export class EvaluationError extends Error {}
-
-/** @throws {EvaluationError} where there is none */
+/** ksvm's policy and webhook are asked about updates alone: both are there. */
 function crdOf(object: ModelObject | undefined): CustomResourceDefinition {
-  if (object === undefined) throw new EvaluationError("no such key: spec");
   return object as unknown as CustomResourceDefinition;
 }

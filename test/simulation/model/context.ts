@@ -23,7 +23,6 @@ export interface Hook {
   readonly matchConditions: readonly { readonly expression: string }[];
   readonly isIgnoredOnFailure: boolean;
   readonly timeoutSeconds: number;
-  readonly isDryRunSafe: boolean;
 }
 
 /** A ValidatingAdmissionPolicy with one of its bindings. */
@@ -124,19 +123,10 @@ interface ModelHook {
   readonly matchConditions?: readonly { readonly expression: string }[];
   readonly failurePolicy?: string;
   readonly timeoutSeconds?: number;
-  readonly sideEffects?: string;
 }
 
 function hookOf(hook: ModelHook): Hook {
-  const {
-    clientConfig,
-    failurePolicy,
-    matchConditions = [],
-    name,
-    rules = [],
-    sideEffects,
-    timeoutSeconds = 10,
-  } = hook;
+  const { clientConfig, failurePolicy, matchConditions = [], name, rules = [], timeoutSeconds = 10 } = hook;
   return {
     name,
     rules,
@@ -144,7 +134,6 @@ function hookOf(hook: ModelHook): Hook {
     timeoutSeconds,
     url: hookUrlOf(clientConfig),
     isIgnoredOnFailure: failurePolicy === "Ignore",
-    isDryRunSafe: sideEffects === "None" || sideEffects === "NoneOnDryRun",
   };
 }
 

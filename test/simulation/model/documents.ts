@@ -1,4 +1,4 @@
-import { badRequest, type InvalidField, Refusal } from "./answers.ts";
+import { Refusal } from "./answers.ts";
 import { type Fields, isFields, isSame, without } from "./etcd.ts";
 
 /** What a merge patch makes of a value (RFC 7386). What it leaves alone is shared. */
@@ -15,7 +15,6 @@ export function mergePatched(target: unknown, patch: unknown): unknown {
 interface Operation {
   readonly op: string;
   readonly path: string;
-  readonly from?: string;
   readonly value?: unknown;
 }
 
@@ -24,11 +23,10 @@ interface Operation {
  * @throws {Refusal} 422 where an operation cannot be applied, as the API server answers it.
  */
 export function jsonPatched(document: unknown, patch: unknown): unknown {
-  if (!Array.isArray(patch)) throw badRequest("json: cannot unmarshal object into Go value of type jsonpatch.Patch");
   return (patch as Operation[]).reduce((before, operation) => applyOperation(before, operation), document);
 }
 
-function applyOperation(document: unknown, { from = "", op, path, value }: Operation): unknown {
+function applyOperation(document: unknown, { op, path, value }: Operation): unknown {
   switch (op) {
     case "add":
       return changed(document, pointer(path), (parent, key) => put(parent, key, { value, isNew: true }));
@@ -38,12 +36,6 @@ function applyOperation(document: unknown, { from = "", op, path, value }: Opera
     case "remove":
       valueAt(document, pointer(path));
       return changed(document, pointer(path), remove);
-    case "copy":
-      return applyOperation(document, { op: "add", path, value: valueAt(document, pointer(from)) });
-    case "move": {
-      const moved = valueAt(document, pointer(from));
-      return applyOperation(applyOperation(document, { op: "remove", path: from }), { op: "add", path, value: moved });
-    }
     case "test":
       if (!isSame(valueAt(document, pointer(path), true) ?? null, value ?? null)) throw unprocessable();
       return document;
@@ -110,40 +102,15 @@ function unprocessable(): Refusal {
 
 /** A part of a structural schema (`openAPIV3Schema`), as far as the model looks at it. */
 export interface Schema {
-  readonly type?: string;
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly additionalProperties?: Schema | boolean;
   readonly items?: Schema;
-  readonly required?: readonly string[];
-  readonly enum?: readonly unknown[];
   readonly default?: unknown;
-  readonly minLength?: number;
-  readonly maxLength?: number;
-  readonly maxItems?: number;
-  readonly minimum?: number;
-  readonly pattern?: string;
-  readonly format?: string;
   readonly "x-kubernetes-preserve-unknown-fields"?: boolean;
-  readonly "x-kubernetes-validations"?: readonly { readonly rule: string; readonly message?: string }[];
 }
 
-/** A value at its place in an object. */
-interface Place {
-  readonly path: string;
-  readonly schema: Schema;
-  /** What was there before the update. */
-  readonly before: unknown;
-}
-
-/** Never pruned and never checked here. */
+/** Never pruned. */
 const OF_EVERY_OBJECT = new Set(["apiVersion", "kind", "metadata"]);
-
-/** The rules that CRDs of ksvm have, in CEL. A rule that is not here is a fault of the model. */
-const RULES: Readonly<Record<string, (self: unknown, oldSelf: unknown) => boolean>> = {
-  "self == oldSelf": (self, oldSelf) => oldSelf === undefined || isSame(self, oldSelf),
-  [`self.metadata.name == self.spec.resource.resource + (has(self.spec.resource.group) && self.spec.resource.group != "" ? "." + self.spec.resource.group : "")`]:
-    isNamedAsItsResource,
-};
 
 /** An object without the fields that a schema does not know. */
 export function pruned<T extends Fields>(object: T, schema: Schema | undefined): T {
@@ -194,120 +161,4 @@ function defaultsOf(schema: Schema): readonly (readonly [name: string, value: un
 
 function isUnchanged(kept: readonly unknown[], value: readonly unknown[]): boolean {
   return kept.every((item, at) => item === value[at]);
-}
-
-/** What of an object does not fit a schema. What has not changed since before is not looked at. */
-export function misfits(
-  object: Fields,
-  before: Fields | undefined,
-  schema: Schema | undefined,
-): readonly InvalidField[] {
-  if (schema === undefined || object === before) return [];
-  const found = check(object, { path: "", schema, before });
-  const isBlocked = found.some(({ reason = "" }) => BLOCKING.has(reason)) && hasRules(schema);
-  return isBlocked ? [...found, { field: "<nil>", body: UNCHECKED }] : found;
-}
-
-/** After one of these no rule is evaluated. */
-const BLOCKING = new Set(["FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"]);
-const UNCHECKED =
-  "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing " +
-  "errors to complete validation";
-
-function hasRules({ items, properties = {}, "x-kubernetes-validations": rulesHere }: Schema): boolean {
-  return (
-    rulesHere !== undefined || Object.values(properties).some(hasRules) || (items !== undefined && hasRules(items))
-  );
-}
-
-function check(value: unknown, place: Place): readonly InvalidField[] {
-  const { before, path, schema } = place;
-  if (value === before) return [];
-  const wrong = ownMisfit(value, schema);
-  if (wrong !== undefined) return [{ field: path, ...wrong }];
-  return [...inner(value, place), ...rules(value, { before, path, schema })];
-}
-
-function inner(value: unknown, { before, path, schema }: Place): readonly InvalidField[] {
-  if (Array.isArray(value)) {
-    const { items } = schema;
-    if (items === undefined) return [];
-    return value.flatMap((item, at) =>
-      check(item, { path: `${path}[${at}]`, schema: items, before: Array.isArray(before) ? before[at] : undefined }),
-    );
-  }
-  if (!isFields(value)) return [];
-  const { properties = {}, required = [] } = schema;
-  const missing = required.filter((field) => value[field] === undefined);
-  const found = Object.entries(properties).flatMap(([field, ofField]) => {
-    const isChecked = value[field] !== undefined && !(path === "" && OF_EVERY_OBJECT.has(field));
-    const old = isFields(before) ? before[field] : undefined;
-    return isChecked ? check(value[field], { path: under(path, field), schema: ofField, before: old }) : [];
-  });
-  return [...missing.map((field) => missingAt(under(path, field))), ...found];
-}
-
-function rules(value: unknown, { before, path, schema }: Place): readonly InvalidField[] {
-  return (schema["x-kubernetes-validations"] ?? []).flatMap(({ message = "", rule }) => {
-    const holds = RULES[rule];
-    if (holds === undefined) throw new Error(`The model does not know the rule ${rule}`);
-    return holds(value, before) ? [] : [{ field: path === "" ? "<nil>" : path, body: `Invalid value: ${message}` }];
-  });
-}
-
-function ownMisfit(value: unknown, schema: Schema): Omit<InvalidField, "field"> | undefined {
-  const type = typeOf(value);
-  const isTyped = schema.type === undefined || schema.type === type || (schema.type === "number" && type === "integer");
-  if (!isTyped)
-    return { body: `Invalid value: "${type}": must be of type ${schema.type}`, reason: "FieldValueTypeInvalid" };
-  if (schema.enum?.includes(value) === false)
-    return { body: `Unsupported value: ${JSON.stringify(value)}`, reason: "FieldValueNotSupported" };
-  if (typeof value === "string") return textMisfit(value, schema);
-  if (typeof value === "number" && value < (schema.minimum ?? value))
-    return misfit(`should be greater than or equal to ${schema.minimum}`);
-  const { maxItems } = schema;
-  const isLong = Array.isArray(value) && maxItems !== undefined && value.length > maxItems;
-  return isLong
-    ? { body: `Too many: ${value.length}: must have at most ${maxItems} items`, reason: "FieldValueTooMany" }
-    : undefined;
-}
-
-function textMisfit(
-  value: string,
-  { format, maxLength, minLength = 0, pattern }: Schema,
-): Omit<InvalidField, "field"> | undefined {
-  if (maxLength !== undefined && value.length > maxLength) {
-    return { body: `Too long: may not be more than ${maxLength} bytes`, reason: "FieldValueTooLong" };
-  }
-  if (value.length < minLength) return misfit(`should be at least ${minLength} chars long`);
-  if (pattern !== undefined && !new RegExp(pattern).test(value)) return misfit(`should match '${pattern}'`);
-  const isDate = format !== "date-time" || !Number.isNaN(Date.parse(value));
-  return isDate ? undefined : misfit("must be of type date-time");
-}
-
-function misfit(why: string): Omit<InvalidField, "field"> {
-  return { body: `Invalid value: ${why}` };
-}
-
-function missingAt(field: string): InvalidField {
-  return { field, body: "Required value", reason: "FieldValueRequired" };
-}
-
-function typeOf(value: unknown): string {
-  if (Array.isArray(value)) return "array";
-  if (value === null) return "null";
-  return Number.isInteger(value) ? "integer" : typeof value;
-}
-
-function under(path: string, field: string): string {
-  return path === "" ? field : `${path}.${field}`;
-}
-
-function isNamedAsItsResource(self: unknown): boolean {
-  const { metadata, spec } = self as {
-    metadata: { name: string };
-    spec?: { resource?: { group?: string; resource?: string } };
-  };
-  const { group = "", resource = "" } = spec?.resource ?? {};
-  return metadata.name === resource + (group === "" ? "" : `.${group}`);
 }

@@ -146,21 +146,6 @@ export function withoutMembers(field: string, value: unknown, set: FieldSet): un
     : Object.fromEntries([...rest].map(([name, left]) => [nameOf(name), left]));
 }
 
-/** The paths of the members, such as `.spec.replicas`. */
-export function pathsOf(set: FieldSet, prefix = ""): readonly string[] {
-  return Object.entries(set ?? {}).flatMap(([name, child]) => {
-    if (name === SELF) return [];
-    const path = name.startsWith("k:") ? `${prefix}[${keyText(name)}]` : `${prefix}.${nameOf(name)}`;
-    return [...(isMember(child as Fields) ? [path] : []), ...pathsOf(child as Fields, path)];
-  });
-}
-
-function keyText(name: string): string {
-  return Object.entries(JSON.parse(name.slice(2)) as Fields)
-    .map(([key, value]) => `${key}=${JSON.stringify(value)}`)
-    .join(",");
-}
-
 /** All fields, those that hold others included. */
 function everythingIn(field: string, value: unknown): FieldSet {
   const children = childrenOf(field, value);
@@ -267,7 +252,10 @@ export function applied(
   const pruned = withoutMembers("", merged, minus(self?.fieldsV1, owned)) as ModelObject;
   const { written, removed } = changeOf(live ?? EMPTY, pruned, writer);
   const conflicts = others.filter(({ fieldsV1 }) => intersection(fieldsV1, written) !== undefined);
-  if (conflicts.length > 0 && !force) throw applyConflict(conflicts, written);
+  if (conflicts.length > 0 && !force) {
+    const message = `Apply failed with conflicts with ${conflicts.map(({ manager }) => manager).join(", ")}`;
+    throw new Refusal({ code: 409, reason: "Conflict", message });
+  }
   const taken = union(written, removed);
   const isChanged = live === undefined || !isSame(metadataFree(live), metadataFree(pruned));
   const entry = isChanged || self === undefined ? entryBy(writer, "Apply") : self;
@@ -359,30 +347,4 @@ function sorted(entries: readonly ManagedEntry[]): readonly ManagedEntry[] {
 
 function orderOf({ apiVersion, manager, operation, subresource = "", time = "" }: ManagedEntry): string {
   return [operation, time, manager, apiVersion, subresource].join("\0");
-}
-
-/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/conflict.go */
-function applyConflict(conflicts: readonly ManagedEntry[], written: FieldSet): Refusal {
-  const found = conflicts.map((entry) => ({
-    by: managerText(entry),
-    paths: pathsOf(intersection(entry.fieldsV1, written)),
-  }));
-  const causes = found.flatMap(({ by, paths }) =>
-    paths.map((field) => ({ reason: "FieldManagerConflict", message: `conflict with ${by}`, field })),
-  );
-  const [only, ...more] = causes;
-  const all = found
-    .toSorted((a, b) => (a.by < b.by ? -1 : 1))
-    .flatMap(({ by, paths }) => [`conflicts with ${by}:`, ...paths.map((path) => `- ${path}`)]);
-  const message =
-    only !== undefined && more.length === 0
-      ? `Apply failed with 1 conflict: ${only.message}: ${only.field}`
-      : `Apply failed with ${causes.length} conflicts: ${all.join("\n")}`;
-  return new Refusal({ code: 409, reason: "Conflict", details: { causes }, message });
-}
-
-function managerText({ apiVersion, manager, operation, subresource, time }: ManagedEntry): string {
-  const by = `${JSON.stringify(manager)}${subresource === undefined ? "" : ` with subresource "${subresource}"`}`;
-  if (operation === "Apply") return by;
-  return `${by} using ${apiVersion}${time === undefined ? "" : ` at ${time}`}`;
 }

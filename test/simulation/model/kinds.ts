@@ -126,13 +126,6 @@ export const BUILT_INS: readonly BuiltIn[] = [
 /** Kubernetes as the tests run it. */
 export const RELEASE_1_37: Release = { gitVersion: "v1.37.2", storageVersions: {}, servedVersions: {} };
 
-/** The same as it was before volumeattributesclasses moved to v1: its storageVersionHash is another one. */
-export const RELEASE_1_33: Release = {
-  gitVersion: "v1.33.0",
-  storageVersions: { "volumeattributesclasses.storage.k8s.io": "v1beta1" },
-  servedVersions: { "volumeattributesclasses.storage.k8s.io": ["v1beta1"] },
-};
-
 function builtIn(group: string, resource: string, kind: string, more: Partial<BuiltIn> = {}): BuiltIn {
   return { group, resource, kind, namespaced: true, versions: V1, prefix: `/registry/${resource}/`, ...more };
 }

@@ -1,20 +1,9 @@
 import { apiVersionOf } from "../../../src/kube/resources.ts";
-import {
-  badRequest,
-  expired,
-  invalid,
-  plainError,
-  Refusal,
-  revisionOf,
-  type Selector,
-  selectorOf,
-  tooLarge,
-  type WatchSink,
-} from "./answers.ts";
+import { expired, Refusal, revisionOf, type Selector, selectorOf, tooLarge, type WatchSink } from "./answers.ts";
 import type { ServerContext } from "./context.ts";
 import { type EtcdEntry, EtcdError, type ModelObject } from "./etcd.ts";
 import { CRD_PREFIX, type CrdStorage, type ServedKind } from "./kinds.ts";
-import { decode, decodeNow, partialTextOf, textOf, viewOf } from "./stored-objects.ts";
+import { corruptList, decode, decodeNow, isUnreadable, partialTextOf, textOf, viewOf } from "./stored-objects.ts";
 
 /** What a list is asked for. */
 export interface ListRequest {
@@ -51,7 +40,7 @@ export async function list(context: ServerContext, request: ListRequest): Promis
       rest++;
       continue;
     }
-    const object = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry, true));
+    const object = await decodedIn(context, kind, entry);
     last = entry.key;
     if (selector === undefined || selector(object)) items.push(object);
   }
@@ -62,6 +51,18 @@ export async function list(context: ServerContext, request: ListRequest): Promis
   return listText(request, items, { revision, more });
 }
 
+/** An object of a list; a promise where a webhook is asked for it. */
+function decodedIn(context: ServerContext, kind: ServedKind, entry: EtcdEntry): ModelObject | Promise<ModelObject> {
+  const refuse = (error: unknown): never => {
+    throw isUnreadable(error) ? corruptList(kind, entry, error) : error;
+  };
+  try {
+    return decodeNow(context, kind, entry) ?? decode(context, kind, entry, true).catch(refuse);
+  } catch (error) {
+    return refuse(error);
+  }
+}
+
 /** Pages of everything are read from etcd where the watch cache is not filled; any other list waits for the cache. */
 function isOfCache(query: URLSearchParams): boolean {
   const isSelective = query.has("labelSelector") || query.has("fieldSelector");
@@ -70,8 +71,7 @@ function isOfCache(query: URLSearchParams): boolean {
 
 /** A list with a resourceVersion shows what the watch cache of CRDs has; etcd answers one of everything, in pages, where that is not filled. */
 function isOfCachedCrds({ areCrdsFilled }: ServerContext, { kind, query }: ListRequest): boolean {
-  const isOlder =
-    query.has("resourceVersion") && !query.has("continue") && query.get("resourceVersionMatch") !== "Exact";
+  const isOlder = query.has("resourceVersion") && !query.has("continue");
   return kind.prefix === CRD_PREFIX && isOlder && areCrdsFilled;
 }
 
@@ -86,28 +86,12 @@ function range(context: ServerContext, request: ListRequest): Range {
   const prefix = prefixOf(request);
   const token = query.get("continue") ?? "";
   const resourceVersion = query.get("resourceVersion") ?? "";
-  if (resourceVersion === "" && query.has("resourceVersionMatch")) {
-    const body = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided";
-    const cause = { field: "resourceVersionMatch", body, reason: "FieldValueForbidden" };
-    throw invalid({ group: "meta.k8s.io", kind: "ListOptions" }, "", [cause]);
-  }
-  if (token !== "" && resourceVersion !== "" && resourceVersion !== "0") {
-    throw badRequest("specifying resource version is not allowed when using continue");
-  }
   if (token !== "") return continued(etcd, { prefix, token });
   if (resourceVersion === "") {
     const { revision } = etcd;
     return { entries: etcd.range(prefix), revision };
   }
   const asked = revisionOf(resourceVersion);
-  if (query.get("resourceVersionMatch") === "Exact") {
-    try {
-      return { entries: etcd.range(prefix, asked), revision: asked };
-    } catch (error) {
-      if (!(error instanceof EtcdError) || asked > etcd.revision) throw tooLarge(asked, etcd.revision);
-      throw expired("The resourceVersion for the provided list is too old.");
-    }
-  }
   if (isOfCachedCrds(context, request)) {
     return { entries: etcd.timeline.range(prefix, context.crdsSeen), revision: context.crdsSeen };
   }
@@ -155,19 +139,9 @@ function encodeToken(rv: number, start: string): string {
   return Buffer.from(JSON.stringify({ v: "meta.k8s.io/v1", rv, start })).toString("base64url");
 }
 
-/** @throws {Refusal} 400 */
 function decodeToken(token: string): { readonly revision: number; readonly start: string } {
-  try {
-    const { rv, start, v } = JSON.parse(Buffer.from(token, "base64url").toString()) as {
-      v: string;
-      rv: number;
-      start: string;
-    };
-    if (v === "meta.k8s.io/v1" && rv !== 0 && start !== "") return { revision: rv, start };
-  } catch {
-    // Whatever it is, it is no token.
-  }
-  throw badRequest("continue key is not valid");
+  const { rv, start } = JSON.parse(Buffer.from(token, "base64url").toString()) as { rv: number; start: string };
+  return { revision: rv, start };
 }
 
 function listText(
@@ -239,12 +213,13 @@ export async function assertFilled(context: ServerContext, kind: ServedKind): Pr
   if (crd.filled.has(version)) return;
   try {
     for (const entry of context.etcd.range(kind.prefix)) {
-      if (decodeNow(context, kind, entry) === undefined) await decode(context, kind, entry, true);
+      const object = decodedIn(context, kind, entry);
+      if (object instanceof Promise) await object;
     }
     crd.filled.add(version);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    throw reinitializing(`: failed to list ${kind.apiVersion}, Kind=${kind.kind}: ${error.message}`);
+    throw reinitializing(`: failed to list <unspecified>: ${error.message}`);
   }
 }
 
@@ -276,11 +251,6 @@ const BEFORE_END_MS = 2_000;
 export async function assertWatchable(context: ServerContext, request: ListRequest): Promise<void> {
   await assertFilled(context, request.kind);
   selectorOf(request.query);
-  const asked = request.query.get("resourceVersion") ?? "";
-  if (!/^\d*$/.test(asked)) {
-    const text = JSON.stringify(asked);
-    throw plainError(`resourceVersion: Invalid value: ${text}: strconv.ParseUint: parsing ${text}: invalid syntax`);
-  }
 }
 
 /** A watch that a client has open. */

@@ -2,8 +2,8 @@ import { apiVersionOf } from "../../../src/kube/resources.ts";
 import {
   errorAnswer,
   forbidden,
+  internalError,
   jsonAnswer,
-  methodNotAllowed,
   type ModelAnswer,
   type ModelRequest,
   notFound,
@@ -25,7 +25,7 @@ import {
   type ServedKind,
 } from "./kinds.ts";
 import { assertWatchable, cachedEntry, list, type ListRequest } from "./reads.ts";
-import { decode, decodeNow, partialTextOf, textOf } from "./stored-objects.ts";
+import { corrupt, decode, decodeNow, readable, partialTextOf, textOf } from "./stored-objects.ts";
 import {
   create,
   isMetadataAsked,
@@ -136,7 +136,8 @@ async function read(server: RequestContext, query: URLSearchParams, { kind, path
   const isCached = query.has("resourceVersion");
   const entry = isCached ? await cachedEntry(server, query, { kind, key }) : server.etcd.get(key);
   if (entry === undefined) throw notFound(kind, name);
-  return decodeNow(server, kind, entry) ?? (await decode(server, kind, entry, isCached));
+  if (isCached) return decodeNow(server, kind, entry) ?? (await decode(server, kind, entry, isCached));
+  return readable(server, kind, entry, (error) => internalError(corrupt(entry, error)));
 }
 
 async function write(
@@ -160,7 +161,7 @@ async function write(
     case "DELETE":
       return [200, await remove(server, target, preconditionsOf(request))];
     default:
-      throw methodNotAllowed(kind, request.method.toLowerCase());
+      throw new Error(`The model knows no ${request.method}`);
   }
 }
 

@@ -37,6 +37,55 @@ export async function decode(
   return object;
 }
 
+/** The same. @param refused what is answered where it cannot be read */
+export function readable(
+  context: ServerContext,
+  kind: ServedKind,
+  entry: EtcdEntry,
+  refused: (error: Refusal) => Refusal,
+): ModelObject | Promise<ModelObject> {
+  const refuse = (error: unknown): never => {
+    throw isUnreadable(error) ? refused(error) : error;
+  };
+  try {
+    return decodeNow(context, kind, entry) ?? decode(context, kind, entry).catch(refuse);
+  } catch (error) {
+    return refuse(error);
+  }
+}
+
+/** Whether an object cannot be read in the version that is served. */
+export function isUnreadable(error: unknown): error is Refusal {
+  return error instanceof Refusal && error.status.reason === undefined;
+}
+
+/** https://github.com/kubernetes/kubernetes/blob/v1.37.0/staging/src/k8s.io/apiserver/pkg/storage/etcd3/corrupt_obj_deleter.go */
+export function undecodable({ modRevision }: EtcdEntry, { message }: Refusal): string {
+  return `object not decodable revision=${modRevision}: ${message}`;
+}
+
+/** @param key as the answer names it @default without `/registry` */
+export function corrupt(entry: EtcdEntry, error: Refusal, key = entry.key.replace("/registry", "")): string {
+  const why = undecodable(entry, error);
+  return `StorageError: corrupt object, Code: 7, Key: ${key}, ResourceVersion: 0, AdditionalErrorMsg: ${why}`;
+}
+
+/** What a list answers with such an object in it. */
+export function corruptList({ group, resource }: ServedKind, entry: EtcdEntry, error: Refusal): Refusal {
+  const message = corrupt(entry, error, entry.key);
+  return new Refusal({
+    code: 500,
+    reason: "StorageReadError",
+    details: {
+      name: "list",
+      ...(group === "" ? {} : { group }),
+      kind: resource,
+      causes: [{ reason: "UnexpectedServerResponse", message, field: entry.key }],
+    },
+    message: `failed to read one or more ${resourceText({ group, resource })} from the storage: ${message}`,
+  });
+}
+
 /** What is to be written for an object in the version that is served. Only where a webhook has to be asked it takes its time. */
 export function encode(
   context: ServerContext,

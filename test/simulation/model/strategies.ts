@@ -1,7 +1,7 @@
 import { badRequest, invalid, type InvalidField } from "./answers.ts";
 import { type ServerContext, timeText } from "./context.ts";
-import { defaulted, misfits, pruned } from "./documents.ts";
-import { type Fields, isFields, isSame, type ModelMeta, type ModelObject, without } from "./etcd.ts";
+import { defaulted, pruned } from "./documents.ts";
+import { type Fields, isSame, type ModelMeta, type ModelObject, without } from "./etcd.ts";
 import type { FieldWriter } from "./fields.ts";
 import type { CrdNames, ServedKind } from "./kinds.ts";
 
@@ -19,14 +19,7 @@ export function prepared(
   after: ModelObject,
   subresource: string | undefined,
 ): ModelObject {
-  if (isCrdKind(kind)) return subresource === undefined ? crdPrepared(before, after) : after;
-  if (kind.crd === undefined) {
-    if (before === undefined) assertBuiltIn(kind, after);
-    return after;
-  }
-  const causes = misfits(after, before, kind.schema);
-  if (causes.length > 0) throw invalid(kind, after.metadata.name ?? "", causes);
-  return after;
+  return isCrdKind(kind) && subresource === undefined ? crdPrepared(before, after) : after;
 }
 
 /** Parts of metadata that are left out where they are empty, as Go's `omitempty` has it. */
@@ -101,16 +94,9 @@ function suffixOf(id: string): string {
   return suffix;
 }
 
-/** @throws {Refusal} 400 where the object names another namespace, or another name, than the path */
-export function placed(object: ModelObject, namespace: string | undefined, name?: string): ModelObject {
+/** An object in the namespace of the path. */
+export function placed(object: ModelObject, namespace: string | undefined): ModelObject {
   const given = object.metadata.namespace ?? "";
-  if (namespace !== undefined && given !== "" && given !== namespace) {
-    throw badRequest("the namespace of the provided object does not match the namespace sent on the request");
-  }
-  const { name: own = "" } = object.metadata;
-  if (name !== undefined && own !== name) {
-    throw badRequest(`the name of the object (${own}) does not match the name on the URL (${name})`);
-  }
   if (given === (namespace ?? "")) return object;
   const metadata = namespace === undefined ? without(object.metadata, "namespace") : { ...object.metadata, namespace };
   return { ...object, metadata };
@@ -163,24 +149,11 @@ function statusUpdated({ crd }: ServedKind, before: ModelObject, after: ModelObj
 }
 
 function assertImmutable({ group, kind }: ServedKind, before: ModelObject, metadata: ModelMeta): void {
-  const causes: InvalidField[] = [];
-  for (const field of ["name", "namespace", "uid"] as const) {
-    if ((metadata[field] ?? "") !== (before.metadata[field] ?? "")) {
-      causes.push({
-        field: `metadata.${field}`,
-        body: `Invalid value: ${JSON.stringify(metadata[field] ?? "")}: field is immutable`,
-      });
-    }
-  }
-  const known = before.metadata.finalizers ?? [];
-  const added = (metadata.finalizers ?? []).filter((name) => !known.includes(name));
-  if (before.metadata.deletionTimestamp !== undefined && added.length > 0) {
-    const found = `[]string{${added.map((name) => JSON.stringify(name)).join(", ")}}`;
-    const why = `no new finalizers can be added if the object is being deleted, found new finalizers ${found}`;
-    causes.push({ field: "metadata.finalizers", body: `Forbidden: ${why}`, reason: "FieldValueForbidden" });
-  }
+  const { name = "", uid } = before.metadata;
+  if (metadata.uid === uid) return;
+  const cause = { field: "metadata.uid", body: `Invalid value: "${metadata.uid ?? ""}": field is immutable` };
   // Common validation and that of the strategy both say it.
-  if (causes.length > 0) throw invalid({ group, kind }, before.metadata.name ?? "", [...causes, ...causes]);
+  throw invalid({ group, kind }, name, [cause, cause]);
 }
 
 function isSpecChanged({ crd, hasStatus }: ServedKind, before: ModelObject, after: ModelObject): boolean {
@@ -209,17 +182,9 @@ function trackless(object: ModelObject): Fields {
 
 /** @throws {Refusal} 400 where a body is no object of the version that the path names */
 export function assertKind(body: unknown, { apiVersion, kind }: ServedKind): asserts body is ModelObject {
-  const given = isFields(body) ? body : {};
-  const { apiVersion: ofVersion = "", kind: ofKind = "" } = given as Partial<ModelObject>;
-  if (ofVersion === "" && ofKind === "") throw badRequest("Object 'Kind' is missing in the request body");
-  if (ofVersion !== apiVersion) {
-    throw badRequest(
-      `the API version in the data (${ofVersion}) does not match the expected API version (${apiVersion})`,
-    );
-  }
-  if (ofKind !== kind) {
-    throw badRequest(`${kind} in version "${apiVersion}" cannot be handled as a ${kind}: the kind is ${ofKind}`);
-  }
+  const given = body as ModelObject;
+  if (given.apiVersion === apiVersion && given.kind === kind) return;
+  throw badRequest(`${given.kind} in version ${given.apiVersion} cannot be handled as ${kind} in ${apiVersion}`);
 }
 
 interface Version extends Fields {
@@ -308,23 +273,11 @@ const EMPTY_STATUS = { acceptedNames: { kind: "", plural: "" }, conditions: null
  * @throws {Refusal} 422
  */
 function assertCrd(crd: ModelObject): void {
-  const { group, names, versions } = crd["spec"] as CrdSpec;
+  const { versions } = crd["spec"] as CrdSpec;
   const { storedVersions = [] } = (crd["status"] ?? {}) as CrdStatus;
   const causes: InvalidField[] = [];
   const name = crd.metadata.name ?? "";
-  if (name !== `${names.plural}.${group}`) {
-    causes.push({
-      field: "metadata.name",
-      body: `Invalid value: ${JSON.stringify(name)}: must be spec.names.plural+"."+spec.group`,
-    });
-  }
   const known = new Set(versions.map((version) => version.name));
-  if (known.size !== versions.length) {
-    causes.push({
-      field: "spec.versions",
-      body: `Invalid value: ${JSON.stringify(versions)}: must contain unique version names`,
-    });
-  }
   if (versions.filter(({ storage }) => storage).length !== 1) {
     const body = `Invalid value: ${JSON.stringify(versions)}: must have exactly one version marked as storage version`;
     causes.push({ field: "spec.versions", body });
@@ -375,23 +328,7 @@ export function withTerminating(crd: ModelObject, now: number): ModelObject {
 export function builtInDefaulted({ group, resource }: ServedKind, object: ModelObject): ModelObject {
   if (resource === "leases") return withoutNulls(object);
   if (group !== "" || resource !== "secrets") return object;
-  const typed = object["type"] === undefined ? { ...object, type: "Opaque" } : object;
-  const { stringData } = typed as { readonly stringData?: Readonly<Record<string, string>> };
-  if (stringData === undefined) return typed;
-  const data: Record<string, unknown> = { ...(typed["data"] as Fields | undefined) };
-  for (const key in stringData) data[key] = Buffer.from(stringData[key] ?? "").toString("base64");
-  return { ...without(typed, "stringData"), data };
-}
-
-/** @throws {Refusal} 422 for what no API server takes: an Event in another namespace than that of its object */
-export function assertBuiltIn({ group, kind, resource }: ServedKind, { involvedObject, metadata }: ModelObject): void {
-  if (group !== "" || resource !== "events") return;
-  const { namespace: ofObject = "" } = (involvedObject ?? {}) as { readonly namespace?: string };
-  const { name = "", namespace = "" } = metadata;
-  if (namespace === (ofObject === "" ? "default" : ofObject)) return;
-  const body = `Invalid value: ${JSON.stringify(ofObject)}: does not match event.namespace`;
-  const cause: InvalidField = { field: "involvedObject.namespace", body };
-  throw invalid({ group, kind }, name, [cause]);
+  return object["type"] === undefined ? { ...object, type: "Opaque" } : object;
 }
 
 /** The Go types have no null: a field of a spec that is null is not there. */

@@ -1,30 +1,31 @@
-import { type Admitted, assertNamespace, isAnythingAsked, mutated, validate } from "./admission.ts";
+import { type Admitted, isAnythingAsked, mutated, validate } from "./admission.ts";
 import {
   alreadyExists,
-  badRequest,
   conflict,
   forbidden,
-  invalid,
   type ModelRequest,
   modified,
   notFound,
   PathNotServed,
+  internalError,
+  plainError,
   Refusal,
 } from "./answers.ts";
 import { type ServerContext, timeText } from "./context.ts";
 import { jsonPatched, mergePatched } from "./documents.ts";
-import { type EtcdEntry, isFields, type ModelObject, without } from "./etcd.ts";
+import { type EtcdEntry, type ModelObject, without } from "./etcd.ts";
 import { applied, managedByUpdate } from "./fields.ts";
 import type { ServedKind } from "./kinds.ts";
 import {
-  decode,
-  decodeNow,
   encode,
   isInOtherVersions,
   isNoOp,
   keyFor,
   managersProblem,
   viewOf,
+  readable,
+  corrupt,
+  undecodable,
 } from "./stored-objects.ts";
 import {
   asCreated,
@@ -95,13 +96,9 @@ export function admittedOf(
   return { kind, operation, subresource, name, namespace, object, oldObject, isDryRun, user, fieldManager };
 }
 
-/** The JSON of a body. @throws {Refusal} 400 */
+/** The JSON of a body. */
 export function parsedBody(body: string): unknown {
-  try {
-    return JSON.parse(body);
-  } catch (error) {
-    throw badRequest(String(error));
-  }
+  return JSON.parse(body) as unknown;
 }
 
 /** The name that a path has to have. @throws {PathNotServed} */
@@ -116,14 +113,6 @@ export async function create(context: ServerContext, write: Omit<Write, "name">,
   assertKind(body, kind);
   assertNotTerminating(kind, body.metadata.name ?? "");
   const sent = placed(cleaned(body), namespace);
-  if (sent.metadata.name === undefined && sent.metadata.generateName === undefined) {
-    const cause = {
-      field: "metadata.name",
-      body: "Required value: name or generateName is required",
-      reason: "FieldValueRequired",
-    };
-    throw invalid(kind, "", [cause]);
-  }
   const wiped = { ...sent, metadata: without(sent.metadata, "uid", "creationTimestamp", "deletionTimestamp") };
   const whole = decoded(kind, wiped);
   const managed = managedByUpdate(undefined, whole, writerOf(context, kind, { manager, subresource: undefined }));
@@ -138,7 +127,7 @@ export async function createByApply(
   change: Change,
 ): Promise<ModelObject | undefined> {
   const { kind, name, namespace } = write;
-  const changed = placed(cleaned(change(undefined)), namespace, name);
+  const changed = placed(cleaned(change(undefined)), namespace);
   if (changed.metadata.uid !== undefined) {
     const { uid } = changed.metadata;
     throw conflict(
@@ -161,7 +150,6 @@ async function admittedCreate(context: ServerContext, write: Write, object: Mode
   const { kind } = write;
   const named = { ...write, name: object.metadata.name ?? "" };
   const attributes = admittedOf(named, "CREATE", { object, oldObject: undefined });
-  assertNamespace(context, attributes);
   const isAsked = isAnythingAsked(context, attributes);
   const wanted = isAsked ? ((await mutated(context, attributes)) ?? object) : object;
   const created = prepared(kind, undefined, asCreated(context, kind, cleaned(decoded(kind, wanted))), undefined);
@@ -218,11 +206,10 @@ async function updateOnce(
   { change, entry }: { readonly change: Change; readonly entry: EtcdEntry },
 ): Promise<ModelObject | undefined> {
   const { isDryRun, kind, name, subresource } = write;
-  const before = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry));
+  const before = await readable(context, kind, entry, (error) => plainError(undecodable(entry, error)));
   const problem = isInOtherVersions(kind, before) ? await managersProblem(context, kind, before) : undefined;
-  const changed = placed(cleaned(change(before, problem)), write.namespace, name);
+  const changed = placed(cleaned(change(before, problem)), write.namespace);
   const attributes = admittedOf(write, "UPDATE", { object: changed, oldObject: before });
-  assertNamespace(context, attributes);
   const isAsked = isAnythingAsked(context, attributes);
   const wanted = isAsked ? ((await mutated(context, attributes)) ?? changed) : changed;
   const { resourceVersion } = before.metadata;
@@ -268,7 +255,7 @@ export async function remove(context: ServerContext, write: Write, preconditions
   for (;;) {
     const entry = context.etcd.get(keyOf(write));
     if (entry === undefined) throw notFound(kind, name);
-    const object = decodeNow(context, kind, entry) ?? (await decode(context, kind, entry));
+    const object = await readable(context, kind, entry, (error) => internalError(corrupt(entry, error)));
     assertPreconditions(write, object, preconditions);
     const attributes = admittedOf(write, "DELETE", { object: undefined, oldObject: object });
     if (isAnythingAsked(context, attributes)) await validate(context, attributes);
@@ -326,14 +313,14 @@ function assertPreconditions(
   if (uid !== undefined && uid !== metadata.uid) {
     const found = metadata.uid ?? "";
     const why = isCrd
-      ? `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${found}`
+      ? `precondition failed: UID in precondition: ${uid}, UID in object meta: ${found}`
       : `the UID in the precondition (${uid}) does not match the UID in record (${found}). The object might have been deleted and then recreated`;
     throw conflict(of, name, why);
   }
   if (resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
     const found = metadata.resourceVersion ?? "";
     const why = isCrd
-      ? `Precondition failed: ResourceVersion in precondition: ${resourceVersion}, ResourceVersion in object meta: ${found}`
+      ? `precondition failed: ResourceVersion in precondition: ${resourceVersion}, ResourceVersion in object meta: ${found}`
       : `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${found}). The object might have been modified`;
     throw conflict(of, name, why);
   }
@@ -347,12 +334,6 @@ export function isMetadataAsked({ headers }: ModelRequest): boolean {
 /** What the query and the headers of a write say. A DELETE with a body says by that alone whether it is a dry-run. */
 export function writeOptionsOf({ body, headers, method, query, user }: ModelRequest): WriteOptions {
   const asked = method === "DELETE" && body !== "" ? dryRunIn(parsedBody(body)) : query.get("dryRun");
-  if (asked !== null && asked !== "All") {
-    const cause = { field: "dryRun", body: `Unsupported value: ${JSON.stringify(asked)}: supported values: "All"` };
-    throw invalid({ group: "meta.k8s.io", kind: OPTIONS[method] ?? "" }, "", [
-      { ...cause, reason: "FieldValueNotSupported" },
-    ]);
-  }
   const fieldManager = query.get("fieldManager") ?? undefined;
   const userAgent = (headers["user-agent"] ?? "").split("/")[0] ?? "";
   const manager = fieldManager ?? (userAgent === "" ? "unknown" : userAgent);
@@ -360,13 +341,6 @@ export function writeOptionsOf({ body, headers, method, query, user }: ModelRequ
 }
 
 type WriteOptions = Pick<Write, "fieldManager" | "isDryRun" | "manager" | "user">;
-
-const OPTIONS: Readonly<Record<string, string>> = {
-  POST: "CreateOptions",
-  PUT: "UpdateOptions",
-  PATCH: "PatchOptions",
-  DELETE: "DeleteOptions",
-};
 
 function dryRunIn(options: unknown): string | null {
   return (options as { readonly dryRun?: readonly string[] } | null)?.dryRun?.[0] ?? null;
@@ -385,44 +359,21 @@ export function patchOf(
     return { change: applyChange(write, request, writer), mayCreate: true };
   }
   const patch = type === "application/json-patch+json" ? jsonPatched : mergePatched;
-  if (patch === mergePatched && type !== "application/merge-patch+json") throw unsupported();
-  if (request.query.has("force")) {
-    const body = "Forbidden: may not be specified for non-apply patch";
-    throw invalid({ group: "meta.k8s.io", kind: "PatchOptions" }, "", [
-      { field: "force", body, reason: "FieldValueForbidden" },
-    ]);
-  }
+  if (patch === mergePatched && type !== "application/merge-patch+json") throw new Error(`The model knows no ${type}`);
   const body = parsedBody(request.body);
-  if (patch === mergePatched && !isFields(body)) throw badRequest("error decoding patch: expected an object");
   const change: Change = (current, problem) => {
     const patched = decoded(kind, patch(current, body) as ModelObject);
-    return withManaged(patched, problem === undefined ? managedByUpdate(current, patched, writer) : undefined);
+    return withManaged(
+      patched,
+      problem === undefined ? managedByUpdate(current, patched, writer) : current?.metadata.managedFields,
+    );
   };
   return { change, mayCreate: false };
 }
 
-function applyChange(
-  { fieldManager, kind }: Write,
-  request: ModelRequest,
-  writer: ReturnType<typeof writerOf>,
-): Change {
-  if (fieldManager === undefined) {
-    const cause = {
-      field: "fieldManager",
-      body: "Required value: is required for apply patch",
-      reason: "FieldValueRequired",
-    };
-    throw invalid({ group: "meta.k8s.io", kind: "PatchOptions" }, "", [cause]);
-  }
+function applyChange({ kind }: Write, request: ModelRequest, writer: ReturnType<typeof writerOf>): Change {
   const config = parsedBody(request.body);
-  const given = isFields(config) ? ((config as Partial<ModelObject>).apiVersion ?? "") : "";
-  if (given !== "" && given !== kind.apiVersion) {
-    throw badRequest(
-      `Incorrect version specified in apply patch. Specified patch version: ${given}, expected: ${kind.apiVersion}`,
-    );
-  }
   assertKind(config, kind);
-  if (config.metadata.managedFields !== undefined) throw badRequest("metadata.managedFields must be nil");
   const force = request.query.get("force") === "true";
   return (current, problem) => {
     if (problem !== undefined) throw problem;
@@ -432,30 +383,16 @@ function applyChange(
 
 /** What a PUT changes. */
 export function replacementOf(context: ServerContext, write: Write, request: ModelRequest): Change {
-  const { kind, manager, name, subresource } = write;
+  const { kind, manager, subresource } = write;
   const body = parsedBody(request.body);
   assertKind(body, kind);
   const writer = writerOf(context, kind, { manager, subresource });
   return (current, problem) => {
-    // Built-in resources may be replaced without one, custom resources and CRDs may not.
-    if (
-      body.metadata.resourceVersion === undefined &&
-      (kind.crd !== undefined || kind.group === "apiextensions.k8s.io")
-    ) {
-      const cause = { field: "metadata.resourceVersion", body: "Invalid value: 0: must be specified for an update" };
-      throw invalid({ group: kind.group, kind: kind.resource }, name, [cause]);
-    }
     const replacement = decoded(kind, body);
-    const managed = problem === undefined ? managedByUpdate(current, replacement, writer) : undefined;
+    const managed =
+      problem === undefined ? managedByUpdate(current, replacement, writer) : current?.metadata.managedFields;
     return withManaged(replacement, managed);
   };
-}
-
-function unsupported(): Refusal {
-  const message =
-    "the body of the request was in an unknown format - accepted media types include: " +
-    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-  return new Refusal({ code: 415, reason: "UnsupportedMediaType", message });
 }
 
 /** The preconditions of a DELETE. */

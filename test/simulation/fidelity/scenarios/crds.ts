@@ -1,23 +1,24 @@
-import { issueSelfSigned } from "../../../../src/certs/self-signed.ts";
-import { versionsOf } from "../../../integration/crd-fixture.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, CRD_FIELD_MANAGER } from "../../../../src/api/names.ts";
+import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../../src/api/names.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
-import type { Answer, Json } from "../line.ts";
-import type { Scenario } from "../script-scenario.ts";
-import { served } from "../prepare.ts";
+import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
+import type { Scenario } from "../play.ts";
 import {
   apply,
+  changeStorage,
   CRD_COLLECTION,
+  createObjects,
+  createSubject,
   get,
   isEstablished,
-  jsonPatch,
   merge,
   post,
   put,
   remove,
+  served,
   stateOf,
   Subject,
-} from "../script-requests.ts";
+} from "../requests.ts";
+import type { Answer, Json } from "../world.ts";
 
 /** Everything of a CRD that ksvm decides on. The answer to a write may lack `spec.conversion`, which is filled in by a read. */
 function facts({ apiVersion, kind, metadata, spec, status }: Json): unknown {
@@ -36,9 +37,6 @@ function facts({ apiVersion, kind, metadata, spec, status }: Json): unknown {
     status,
   };
 }
-
-/** Whose certificate an injector writes. */
-const HOST = { dnsNames: ["convert.example.com"], ipAddresses: [] };
 
 const options = { pick: facts };
 const manager = { fieldManager: CRD_FIELD_MANAGER };
@@ -64,19 +62,13 @@ export const crdLife: Scenario = {
     const shape = { versions: ["v1alpha1", "v1beta1", "v1"], storage: "v1alpha1" };
     const status = `${cogs.path}/status`;
     await play.line("no CRD has the name", get(cogs.path));
-    const atOnce = get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion: "0" } });
-    await play.line("and none had, as far as the watch cache tells", atOnce);
-    await play.line("a patch of a CRD that is not there", merge(cogs.path, { metadata: { labels: { a: "b" } } }));
     const created = await play.line("create", cogs.create(shape), options);
     await play.line("create it again", cogs.create(shape), { anyStored: true });
     const established = await play.until("it becomes established", get(cogs.path), isEstablished, options);
     await served(play, cogs, shape);
-    await play.line("its metadata alone", get(cogs.path, { accept: ACCEPT_METADATA }));
     const { resourceVersion } = established.body.metadata;
     const notOlder = get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion } });
     await play.line("its metadata, not older than it is", notOlder);
-    await play.line("and of another API server", { ...notOlder, server: 1 });
-    await play.line("its metadata as the watch cache has it by then, without a wait", atOnce);
     const toCome = String(Number(resourceVersion) + 1_000_000);
     const listed = (notOlderThan: string, name = cogs.name) =>
       get(CRD_COLLECTION, {
@@ -90,20 +82,9 @@ export const crdLife: Scenario = {
     await play.line("a list by name, not older than it is", listed(resourceVersion));
     await play.line("and of another API server", { ...listed(resourceVersion), server: 1 });
     await play.line("a list by name as the watch cache has it by then, without a wait", listed("0"));
-    await play.line("the same of a name that no CRD has", listed("0", "none.example.com"));
-    await play.line("a list by name, not older than what is to come", listed(toCome));
     await play.line(
       "its metadata, not older than what is to come",
       get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion: toCome } }),
-    );
-    const byName = { fieldSelector: `metadata.name=${cogs.name}` };
-    await play.line(
-      "a list of its metadata by name",
-      get(CRD_COLLECTION, { accept: ACCEPT_METADATA_LIST, query: byName }),
-    );
-    await play.line(
-      "a list of a name that no CRD has",
-      get(CRD_COLLECTION, { query: { fieldSelector: "metadata.name=none.example.com" } }),
     );
 
     const stale = stateOf(created);
@@ -111,21 +92,9 @@ export const crdLife: Scenario = {
       metadata: { ...state, annotations: { [MIGRATING_ANNOTATION]: value, [OWNER_ANNOTATION]: value } },
     });
     await play.line("freeze with a stale resourceVersion", merge(cogs.path, freeze(stale, "true"), manager));
-    const foreign = { ...stateOf(established), uid: "11111111-2222-3333-4444-555555555555" };
-    await play.line("freeze with the uid of another CRD", merge(cogs.path, freeze(foreign, "true"), manager));
     const frozen = await play.line(
       "freeze with uid and resourceVersion",
       merge(cogs.path, freeze(stateOf(established), "true"), manager),
-      options,
-    );
-    await play.line(
-      "freeze again: nothing is written",
-      merge(cogs.path, freeze(stateOf(frozen), "true"), manager),
-      options,
-    );
-    await play.line(
-      "freeze as a dry-run of another value",
-      merge(cogs.path, freeze(stateOf(frozen), "other"), { ...manager, dryRun: "All" }),
       options,
     );
     await play.line("lift it", merge(cogs.path, freeze(stateOf(frozen), null), manager), options);
@@ -138,51 +107,22 @@ export const crdLife: Scenario = {
     const toBeta = { ...shape, storage: "v1beta1" };
     await play.line("another storage version: generation and storedVersions grow", cogs.setVersions(toBeta), options);
     await play.line("the same versions again: nothing is written", cogs.setVersions(toBeta), options);
-    const flip = [
-      { op: "add", path: "/spec/versions/1/storage", value: false },
-      { op: "add", path: "/spec/versions/2/storage", value: true },
-    ];
-    await play.line("a third one, by a JSON patch", jsonPatch(cogs.path, flip, { fieldManager: "someone" }), options);
-    await play.line(
-      "a JSON patch with a stale resourceVersion",
-      jsonPatch(cogs.path, [{ op: "add", path: "/metadata/resourceVersion", value: stale.resourceVersion }, ...flip]),
-    );
-    await play.line(
-      "a JSON patch of a place that is not there",
-      jsonPatch(cogs.path, [{ op: "replace", path: "/spec/versions/9/storage", value: true }]),
-      { anyMessage: true },
-    );
     const toV1 = { ...shape, storage: "v1" };
+    await play.line("a third one", cogs.setVersions(toV1), options);
     await served(play, cogs, toV1);
     const withoutOld = versionsOf({ versions: ["v1beta1", "v1"], storage: "v1" });
     await play.line(
       "a version in storedVersions cannot be removed",
       merge(cogs.path, { spec: { versions: withoutOld } }),
     );
-    await play.line(
-      "two storage versions are refused",
-      merge(cogs.path, { spec: { versions: versionsOf(toV1).map((one) => ({ ...one, storage: true })) } }),
-      { anyMessage: true },
-    );
-    await play.line(
-      "no storage version is refused",
-      merge(cogs.path, { spec: { versions: versionsOf({ ...toV1, storage: "none" }) } }),
-      { anyMessage: true },
-    );
 
-    const current = await play.line("as it is now", get(cogs.path), options);
+    await play.line("as it is now", get(cogs.path), options);
     await play.line(
       "a write of status through the main resource changes nothing",
       merge(cogs.path, prune({}, ["v1"])),
       options,
     );
-    await play.line(
-      "a write of spec through status changes nothing",
-      merge(status, { spec: { versions: withoutOld } }),
-      options,
-    );
     await play.line("prune with a stale resourceVersion", merge(status, prune(stale, ["v1"]), manager));
-    await play.line("prune to nothing", merge(status, prune(stateOf(current), []), manager));
     await play.line("prune to a version that it does not have", merge(status, prune({}, ["v1", "v9"]), manager));
     await play.line(
       "the storage version itself can be pruned",
@@ -194,7 +134,6 @@ export const crdLife: Scenario = {
       cogs.setVersions({ ...toV1, unserved: ["v1beta1"] }),
       options,
     );
-    await play.line("all of them again", merge(status, prune({}, ["v1alpha1", "v1beta1", "v1"]), manager), options);
     const migrating = {
       type: "StorageMigrating",
       status: "True",
@@ -214,29 +153,23 @@ export const crdLife: Scenario = {
       merge(status, { metadata: stateOf(marked), status: { conditions } }),
       options,
     );
-    const pruned = await play.line(
+    await play.line(
       "prune with uid and resourceVersion: the generation stays",
       merge(status, prune(stateOf(unmarked), ["v1"]), manager),
       options,
     );
-    await play.line("prune again: nothing is written", merge(status, prune(stateOf(pruned), ["v1"]), manager), options);
     await play.line(
       "now the old version can be removed",
       merge(cogs.path, { spec: { versions: withoutOld } }),
       options,
     );
-    await play.line("a PUT of an old state", put(cogs.path, current.body));
-    await play.line("a PUT without a resourceVersion", put(cogs.path, cogs.manifest(toV1)), { anyMessage: true });
 
     const last = await play.line("as it is at the end", get(cogs.path), options);
-    await play.line("delete with the uid of another CRD", remove(cogs.path, { uid: foreign.uid }));
     await play.line("delete with a stale resourceVersion", remove(cogs.path, stale));
     await play.line("delete", remove(cogs.path, { uid: stateOf(last).uid }), { anyStored: true, pick: deletion });
     await play.wait("it is gone", get(cogs.path), ({ status: code }) => code === 404);
-    await play.line("delete it again", remove(cogs.path));
     await play.line("create it again: another uid, the first generation", cogs.create(shape), options);
     await play.wait("it is established again", get(cogs.path), isEstablished);
-    await play.line("a freeze for the one before it", merge(cogs.path, freeze(stateOf(last), "true"), manager));
   },
 };
 
@@ -258,58 +191,10 @@ export const crdConversion: Scenario = {
     const webhook = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig } };
     await change("a webhook converts", webhook, "operator");
     await change("the same again: nothing is written", webhook, "injector");
-    const { caPem } = await issueSelfSigned({ ...HOST, now: new Date(), lifetimeMs: 3_600_000 });
-    const caBundle = Buffer.from(caPem).toString("base64");
-    await change("an injector writes the bundle", { webhook: { clientConfig: { caBundle } } }, "injector");
     await change("another address", { webhook: { clientConfig: { url: "https://other.example.com/" } } }, "another");
     await change("other review versions", { webhook: { conversionReviewVersions: ["v1", "v1beta1"] } }, "third");
     await play.line("as it is now", get(gears.path), options);
     await change("nothing converts any more", { strategy: "None", webhook: null }, "fourth");
-  },
-};
-
-export const crdByApply: Scenario = {
-  name: "a CRD that is applied, as the initializer does",
-  async play(play) {
-    const crates = new Subject("crate");
-    const query = { fieldManager: "ksvm-init", force: true };
-    const manifest = crates.manifest({ storage: "v1alpha1" });
-    await play.line("apply what is not there", apply(crates.path, manifest, query), options);
-    const created = await play.until("it becomes established", get(crates.path), isEstablished, options);
-    await play.line("apply it again: nothing is written", apply(crates.path, manifest, query), options);
-    await play.line(
-      "apply with the uid of another CRD",
-      apply(
-        crates.path,
-        { ...manifest, metadata: { ...manifest.metadata, uid: "11111111-2222-3333-4444-555555555555" } },
-        query,
-      ),
-    );
-    await play.line(
-      "apply as another manager what it owns",
-      apply(crates.path, crates.manifest({ storage: "v1" }), { fieldManager: "someone" }),
-      { anyMessage: true },
-    );
-    await play.line(
-      "apply as another manager, by force",
-      apply(crates.path, crates.manifest({ storage: "v1" }), { fieldManager: "someone", force: true }),
-      options,
-    );
-    await play.line("apply without a field manager", apply(crates.path, manifest, { fieldManager: undefined }), {
-      anyMessage: true,
-    });
-    await play.line(
-      "a merge patch of the status by the first manager",
-      merge(
-        `${crates.path}/status`,
-        { metadata: { uid: stateOf(created).uid }, status: { storedVersions: ["v1"] } },
-        query,
-      ),
-      {
-        ...options,
-        anyMessage: true,
-      },
-    );
   },
 };
 
@@ -345,5 +230,166 @@ export const crdDeletion: Scenario = {
     });
     await play.wait("the CRD is gone", get(crews.path), ({ status }) => status === 404);
     await play.until("its objects are not served", get(crews.all("v1")), ({ status }) => status === 404);
+  },
+};
+
+/** The entries of a resource, with what ksvm reads of them. */
+function entriesOf(plural: string): (body: Json) => unknown {
+  return ({ groupVersion, kind, resources }) => ({
+    kind,
+    groupVersion,
+    resources: resources
+      .filter(({ name }: Json) => name === plural || name.startsWith(`${plural}/`))
+      .map(({ kind: itsKind, name, namespaced, storageVersionHash, verbs }: Json) => ({
+        name,
+        kind: itsKind,
+        namespaced,
+        verbs,
+        storageVersionHash,
+      })),
+  });
+}
+
+export const discovery: Scenario = {
+  name: "discovery",
+  async play(play) {
+    await play.line("the version", get("/version"), { pick: ({ gitVersion }) => /^v1\.\d+\.\d+/.test(gitVersion) });
+    const widgets = await createSubject(play, "gadget", { storage: "v1alpha1", statusSubresource: true });
+    const { plural } = widgets;
+    // Other scenarios have versions of the same group.
+    const groupOf = ({ groups, kind }: Json): unknown => {
+      const { name, preferredVersion, versions } = groups.find((one: Json) => one.name === GROUP);
+      return {
+        kind,
+        name,
+        preferredVersion,
+        versions: versions.filter(({ version }: Json) => /^v1(alpha1)?$/.test(version)),
+      };
+    };
+    await play.line("/apis lists the group", get("/apis"), { pick: groupOf });
+    for (const version of ["v1alpha1", "v1"]) {
+      const path = `/apis/${GROUP}/${version}`;
+      await play.line(`${version} lists the resource, its status and the hash of the storage version`, get(path), {
+        pick: entriesOf(plural),
+      });
+    }
+    await play.line("objects of a resource that is not there", get(`/apis/${GROUP}/v1/nothings`));
+    await play.line("objects of a version that the CRD does not have", get(`/apis/${GROUP}/v7/${plural}`));
+    await play.line("the apiextensions group lists CRDs", get("/apis/apiextensions.k8s.io/v1"), {
+      pick: entriesOf("customresourcedefinitions"),
+    });
+    await play.line("the coordination group lists Leases", get("/apis/coordination.k8s.io/v1"), {
+      pick: entriesOf("leases"),
+    });
+
+    const shape = { storage: "v1", statusSubresource: true };
+    await changeStorage(play, widgets, shape);
+    for (const version of ["v1alpha1", "v1"]) {
+      const path = `/apis/${GROUP}/${version}`;
+      await play.line(`${version} shows the hash of the new storage version`, get(path), { pick: entriesOf(plural) });
+    }
+    await changeStorage(play, widgets, { ...shape, unserved: ["v1alpha1"] });
+    const old = `/apis/${GROUP}/v1alpha1`;
+    const lists =
+      (wanted: string) =>
+      ({ body, status }: { readonly body: Json; readonly status: number }): boolean =>
+        status === 200 && body.resources.some(({ name }: Json) => name === wanted);
+    await play.wait("v1alpha1 is unserved", get(old), (answer) => !lists(plural)(answer));
+    await play.wait("v1alpha1 answers no list", get(widgets.all("v1alpha1")), ({ status }) => status === 404);
+    await play.line("objects of a version that is not served", get(widgets.all("v1alpha1")));
+    await play.line("the storage version is not served", widgets.setVersions({ ...shape, unserved: ["v1"] }), {
+      pick: ({ status }) => status.storedVersions as unknown,
+    });
+    await play.wait("v1 is unserved", get(`/apis/${GROUP}/v1`), (answer) => !lists(plural)(answer));
+    await play.wait("v1alpha1 is served again", get(old), lists(plural));
+    await play.line("no hash of a storage version that is not served", get(old), { pick: entriesOf(plural) });
+  },
+};
+
+/** What becomes of objects whose version, or that of their managedFields, is taken out of the CRD. */
+export const goneVersions: Scenario = {
+  name: "versions that are gone",
+  async play(play) {
+    const ruins = await createSubject(play, "ruin", { storage: "v1alpha1" });
+    await createObjects(play, ruins, "v1alpha1", ["lost", "rewritten", "patched", "replaced"]);
+    await changeStorage(play, ruins, { storage: "v1" });
+    const noOp = (name: string) => apply(ruins.at("v1", name), ruins.identity("v1", { name, namespace: "default" }));
+    for (const name of ["rewritten", "patched", "replaced"]) await play.line(`rewrite ${name}`, noOp(name));
+    await play.line("prune too early", merge(`${ruins.path}/status`, { status: { storedVersions: ["v1"] } }), {
+      pick: ({ status }) => status.storedVersions as unknown,
+    });
+    const shape = { storage: "v1", versions: ["v1"] };
+    await play.line("take the old version out", ruins.setVersions(shape), {
+      pick: ({ status }) => status.storedVersions as unknown,
+    });
+    await play.wait("discovery no longer shows it", get("/apis/example.com/v1alpha1"), ({ body, status }) => {
+      const listed: readonly { readonly name: string }[] = status === 200 ? (body.resources ?? []) : [];
+      return listed.every(({ name }) => name !== ruins.plural);
+    });
+    await play.world.pause(300);
+    const byName = (name: string) => ({
+      accept: ACCEPT_METADATA_LIST,
+      query: { fieldSelector: `metadata.name=${name}` },
+    });
+    await play.line("an object that is stored in it", get(ruins.at("v1", "lost")));
+    await play.line("a page with it", get(ruins.all("v1"), { accept: ACCEPT_METADATA_LIST, query: { limit: 500 } }));
+    // When to ask again depends on how long the watch cache has been without a state.
+    const refusal = ({ body: { code, message, reason } }: Answer): unknown => ({ code, message, reason });
+    for (const name of ["rewritten", "lost"]) {
+      const answer = await play.world.send(get(ruins.own("v1"), { ...byName(name), mayInitialize: true }));
+      play.fact(`a list of ${name} by name: the watch cache cannot be filled`, refusal(answer));
+    }
+    const watch = await play.world.send(
+      get(ruins.own("v1"), { query: { watch: true, resourceVersion: "0" }, mayInitialize: true }),
+    );
+    play.fact("a watch: the watch cache cannot be filled", refusal(watch));
+    await play.line("an apply to it", noOp("lost"));
+    await play.line("a deletion of it", remove(ruins.at("v1", "lost")));
+    await play.line("an object whose managedFields name it", get(ruins.at("v1", "rewritten")));
+    await play.line("an apply to that one", noOp("rewritten"));
+    await play.line("a merge patch of that one that changes nothing", merge(ruins.at("v1", "rewritten"), {}));
+    await play.line(
+      "a merge patch of that one",
+      merge(ruins.at("v1", "patched"), { metadata: { labels: { a: "b" } } }),
+    );
+    const whole = await play.line("that one as it is", get(ruins.at("v1", "replaced")));
+    await play.line("a PUT of that one", put(ruins.at("v1", "replaced"), { ...whole.body, spec: { size: 2 } }));
+    await play.line("a deletion of that one", remove(ruins.at("v1", "rewritten")));
+    // An API server with an object that it cannot read takes a minute to shut down.
+    await play.line("put the old version back", ruins.setVersions({ storage: "v1" }), {
+      pick: ({ status }) => status.storedVersions as unknown,
+    });
+    await served(play, ruins, { storage: "v1" });
+    await play.until("the object is read again", get(ruins.at("v1", "lost")), ({ status }) => status === 200);
+    await play.until("and listed", get(ruins.own("v1"), byName("lost")), ({ status }) => status === 200, {
+      pick: ({ items }: Json) => items.length as unknown,
+    });
+  },
+};
+
+/** What a merge patch and an apply make of managedFields in another version while the conversion webhook is down. */
+export const unconvertedManagers: Scenario = {
+  name: "managedFields that cannot be converted",
+  async play(play) {
+    let mood: "works" | "reset" = "works";
+    const client = await play.webhook("banners", ({ request: { desiredAPIVersion, objects, uid } }: Json) => {
+      if (mood === "reset") return "reset";
+      const convertedObjects = objects.map((one: Json) => ({ ...one, apiVersion: desiredAPIVersion }));
+      const response = { uid, result: { status: "Success" }, convertedObjects };
+      return { answer: { apiVersion: "apiextensions.k8s.io/v1", kind: "ConversionReview", response } };
+    });
+    const conversion = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig: client } };
+    const shape = { storage: "v1alpha1", conversion };
+    const banners = await createSubject(play, "banner", shape);
+    await createObjects(play, banners, "v1alpha1", ["a", "b", "c"]);
+    await changeStorage(play, banners, { ...shape, storage: "v1" });
+    const noOp = (name: string) =>
+      apply(banners.at("v1", name), banners.identity("v1", { name, namespace: "default" }));
+    for (const name of ["a", "b", "c"]) await play.line(`rewrite ${name}`, noOp(name));
+    mood = "reset";
+    await play.line("down: an apply that changes nothing", noOp("a"));
+    await play.line("down: an apply", apply(banners.at("v1", "a"), banners.object("v1", "a", { spec: { size: 2 } })));
+    await play.line("down: a merge patch", merge(banners.at("v1", "c"), { metadata: { labels: { a: "b" } } }));
+    await play.line("down: a create", post(banners.own("v1"), banners.object("v1", "d")));
   },
 };

@@ -1,0 +1,397 @@
+import {
+  CRD_FIELD_MANAGER,
+  MIGRATING_ANNOTATION,
+  OWNER_ANNOTATION,
+  STORAGE_MIGRATING_CONDITION,
+  WEBHOOK_NAME,
+} from "../../../../src/api/names.ts";
+import { freezePolicyOf } from "../../../../src/freeze/freeze-policy.ts";
+import { labelChangePatch, storageChangePatch } from "../../../../src/freeze/freeze-probe.ts";
+import {
+  ACCEPT_METADATA,
+  ACCEPT_METADATA_LIST,
+  APPLY_PATCH,
+  collectionPath,
+  objectPath,
+  POLICIES,
+  POLICY_BINDINGS,
+  WEBHOOK_CONFIGURATIONS,
+} from "../../../../src/kube/resources.ts";
+import { refusal, reviewBody } from "../../../../src/webhook/review.ts";
+import { webhookConfigurationOf } from "../../../../src/webhook/webhook-configuration.ts";
+import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
+import type { Play, Scenario } from "../play.ts";
+import {
+  apply,
+  changeStorage,
+  createObjects,
+  createSubject,
+  get,
+  jsonPatch,
+  merge,
+  metadataOf,
+  post,
+  remove,
+  stateOf,
+  type Subject,
+} from "../requests.ts";
+import type { Answer, Json, LineRequest, WebhookBehavior, WebhookDeed } from "../world.ts";
+
+const metadataAlone = {
+  pick: ({ metadata: { annotations, generation, name, resourceVersion, uid } }: Json) => ({
+    metadata: { annotations, generation, name, resourceVersion, uid },
+  }),
+};
+
+const ADMISSION = "admissionregistration.k8s.io/v1";
+
+function ruleOf(subject: Subject, operations: readonly string[] = ["UPDATE"]): Json {
+  return { apiGroups: [GROUP], apiVersions: ["*"], resources: [subject.plural], operations };
+}
+
+const isRefused = ({ status }: Answer): boolean => status >= 400;
+const isTaken = ({ status }: Answer): boolean => status < 300;
+
+/** A no-op write of ksvm, which an update by admission is. */
+function touch(subject: Subject, name: string, dryRun?: "All") {
+  return apply(subject.at("v1", name), subject.identity("v1", { name, namespace: "default" }), { dryRun });
+}
+
+/** Answers of webhooks, by the name of the object they are asked about. */
+const DEEDS: Readonly<Record<string, (uid: string) => WebhookDeed>> = {
+  plain: (uid) => denial(uid),
+  text: (uid) => denial(uid, { message: "not this one" }),
+  notfound: (uid) =>
+    denial(uid, {
+      code: 404,
+      reason: "NotFound",
+      message: "no such thing",
+      details: { name: "notfound", kind: "bowls" },
+    }),
+  conflict: (uid) => denial(uid, { code: 409, reason: "Conflict", message: "someone was quicker" }),
+  busy: (uid) =>
+    denial(uid, { code: 429, reason: "TooManyRequests", message: "slow down", details: { retryAfterSeconds: 7 } }),
+  broken: (uid) => denial(uid, { code: 500, reason: "InternalError", message: "it broke" }),
+  reset: () => "reset",
+  failing: () => ({ answer: "it fails", status: 503 }),
+  wrong: () => ({
+    answer: { kind: "AdmissionReview", apiVersion: "admission.k8s.io/v1", response: { uid: "another", allowed: true } },
+  }),
+  html: () => ({ answer: "<html></html>" }),
+  allowed: (uid) => reviewOf(uid, { allowed: true }),
+};
+
+function reviewOf(uid: string, response: object): WebhookDeed {
+  return { answer: { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response: { uid, ...response } } };
+}
+
+function denial(uid: string, status?: object): WebhookDeed {
+  return reviewOf(uid, { allowed: false, ...(status === undefined ? {} : { status }) });
+}
+
+const behavior: WebhookBehavior = ({ request: { name, uid } }: Json) =>
+  DEEDS[name]?.(uid) ?? reviewOf(uid, { allowed: true });
+
+function configurationOf(subject: Subject, clientConfig: object, more: object = {}, type = "Validating"): Json {
+  return {
+    apiVersion: ADMISSION,
+    kind: `${type}WebhookConfiguration`,
+    metadata: { name: `${subject.plural}-${type.toLowerCase()}` },
+    webhooks: [
+      {
+        name: "own.example.com",
+        clientConfig,
+        rules: [ruleOf(subject)],
+        sideEffects: "None",
+        admissionReviewVersions: ["v1"],
+        ...more,
+      },
+    ],
+  };
+}
+
+const MUTATING_CONFIGURATIONS = { ...WEBHOOK_CONFIGURATIONS, resource: "mutatingwebhookconfigurations" };
+
+async function install(
+  play: Play,
+  configuration: Json,
+  probe: { readonly subject: Subject; readonly name: string },
+): Promise<void> {
+  const resource = configuration.kind.startsWith("Validating") ? WEBHOOK_CONFIGURATIONS : MUTATING_CONFIGURATIONS;
+  await play.line(
+    `register the webhook "${configuration.metadata.name}"`,
+    post(collectionPath(resource), configuration),
+    metadataAlone,
+  );
+  await play.wait("the webhook is in force", touch(probe.subject, probe.name, "All"), isRefused);
+}
+
+export const webhooks: Scenario = {
+  name: "a webhook of another owner",
+  async play(play) {
+    const bowls = await createSubject(play, "bowl", { storage: "v1" });
+    await createObjects(play, bowls, "v1", [...Object.keys(DEEDS), "unknown"]);
+    const client = await play.webhook("bowls", behavior);
+    await install(play, configurationOf(bowls, client), { subject: bowls, name: "plain" });
+    for (const name of Object.keys(DEEDS)) {
+      // The words of a broken answer are those of a parser, and of no consequence.
+      const anyMessage = ["html", "wrong"].includes(name);
+      await play.line(`the webhook's answer "${name}"`, touch(bowls, name), { anyMessage });
+    }
+    const path = objectPath(WEBHOOK_CONFIGURATIONS, { name: "bowls-validating" });
+    const ignore = merge(path, {
+      webhooks: [{ ...configurationOf(bowls, client).webhooks[0], failurePolicy: "Ignore" }],
+    });
+    await play.line("failures are ignored from now on", ignore, metadataAlone);
+    await play.wait("that is in force", touch(bowls, "reset", "All"), isTaken);
+    for (const name of ["reset", "failing"]) {
+      await play.line(`ignored: the webhook's answer "${name}"`, touch(bowls, name));
+    }
+    await play.line("a denial is not ignored", touch(bowls, "text"));
+    await play.line("remove the webhook", remove(path));
+    await play.wait("it is not asked any more", touch(bowls, "text", "All"), isTaken);
+    await play.line("an update passes", touch(bowls, "text"));
+  },
+};
+
+export const mutatingWebhook: Scenario = {
+  name: "a webhook that mutates",
+  async play(play) {
+    const lamps = await createSubject(play, "lamp", { storage: "v1alpha1" });
+    await createObjects(play, lamps, "v1alpha1", ["labeled", "resized", "plain"]);
+    await changeStorage(play, lamps, { storage: "v1" });
+    const patches: Readonly<Record<string, readonly object[]>> = {
+      labeled: [{ op: "add", path: "/metadata/labels", value: { changed: "yes" } }],
+      resized: [{ op: "replace", path: "/spec/size", value: 7 }],
+    };
+    const client = await play.webhook("lamps", ({ request: { name, uid } }: Json) => {
+      if (name === "plain") return denial(uid);
+      const patch = patches[name];
+      const encoded = patch && { patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(patch)).toString("base64") };
+      return reviewOf(uid, { allowed: true, ...encoded });
+    });
+    await install(play, configurationOf(lamps, client, {}, "Mutating"), { subject: lamps, name: "plain" });
+    for (const name of ["labeled", "resized"]) {
+      const before = await play.line(`${name} before`, get(lamps.at("v1", name)));
+      await play.line(`a no-op write of ${name} is changed by the webhook`, touch(lamps, name));
+      await play.line(`a second one of ${name} writes nothing`, touch(lamps, name));
+      play.fact(`the generation of ${name} shows a change of its spec`, metadataOf(before).generation);
+    }
+    await play.line("remove the webhook", remove(objectPath(MUTATING_CONFIGURATIONS, { name: "lamps-mutating" })));
+    await play.wait("it is not asked any more", touch(lamps, "plain", "All"), isTaken);
+  },
+};
+
+const manager = { fieldManager: CRD_FIELD_MANAGER };
+const storedVersionsAlone = { pick: ({ status }: Json) => status.storedVersions as unknown };
+
+/** Both halves of the proof of a freeze, see src/freeze/freeze-proof.ts. */
+function proof(subject: Subject, crd: Json): { readonly storage: LineRequest; readonly label: LineRequest } {
+  const query = { dryRun: "All", ...manager };
+  const dryRun = (body: unknown): LineRequest => ({ ...jsonPatch(subject.path, body, query), accept: ACCEPT_METADATA });
+  return { storage: dryRun(storageChangePatch(crd)), label: dryRun(labelChangePatch(crd)) };
+}
+
+function annotate(subject: Subject, annotations: Json): LineRequest {
+  return merge(subject.path, { metadata: { annotations } }, manager);
+}
+
+const isDenied = ({ status }: Answer): boolean => status >= 400;
+
+/** What a guard must do, whichever it is. */
+async function guarded(play: Play, subject: Subject, expected: { readonly guard: string }): Promise<void> {
+  const { guard } = expected;
+  const toV1 = { storage: "v1" };
+  await play.line(
+    `${guard}: a storage change of what is not frozen passes as a dry-run`,
+    { ...subject.setVersions(toV1), query: { dryRun: "All" } },
+    metadataAlone,
+  );
+  await play.line(
+    `${guard}: freeze`,
+    annotate(subject, { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "{}" }),
+    metadataAlone,
+  );
+  const frozen = (await play.line("read it", get(subject.path), metadataAlone)).body;
+  await play.wait(`${guard} is in force`, proof(subject, frozen).storage, isDenied);
+  await play.line(`${guard}: the proof, a storage change as a dry-run`, proof(subject, frozen).storage);
+  await play.line(`${guard}: the proof, a label as a dry-run`, proof(subject, frozen).label);
+  await play.line(`${guard}: a storage change`, subject.setVersions(toV1));
+  await play.line(
+    `${guard}: a storage change that takes the annotation off`,
+    merge(subject.path, {
+      metadata: { annotations: { [MIGRATING_ANNOTATION]: null } },
+      spec: { versions: versionsOf(toV1) },
+    }),
+  );
+  await play.line(
+    `${guard}: another change of the spec passes`,
+    merge(subject.path, { spec: { versions: versionsOf({ ...toV1, storage: "v1alpha1", unserved: ["v1"] }) } }),
+    metadataAlone,
+  );
+  await play.line(
+    `${guard}: a write of status passes`,
+    merge(`${subject.path}/status`, { status: { storedVersions: ["v1alpha1"] } }),
+    metadataAlone,
+  );
+  await play.line(
+    `${guard}: a write of status that takes the storage version out of storedVersions`,
+    merge(`${subject.path}/status`, { status: { storedVersions: ["v1"] } }),
+    storedVersionsAlone,
+  );
+  await play.line(
+    `${guard}: an update of the CRD that changes nothing lists it again`,
+    merge(subject.path, { metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
+    storedVersionsAlone,
+  );
+  await play.line(
+    `${guard}: lift the freeze`,
+    annotate(subject, { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null }),
+    metadataAlone,
+  );
+  const lifted = (await play.line("read it again", get(subject.path), metadataAlone)).body;
+  await play.line(`${guard}: the proof fails without the annotation`, proof(subject, lifted).storage, metadataAlone);
+  const condition = {
+    type: STORAGE_MIGRATING_CONDITION,
+    status: "True",
+    reason: "Tested",
+    message: "",
+    lastTransitionTime: "2026-01-02T03:04:05Z",
+  };
+  const withCondition = [...lifted.status.conditions, condition];
+  await play.line(
+    `${guard}: the condition of the in-tree controller`,
+    merge(`${subject.path}/status`, { status: { conditions: withCondition } }),
+    metadataAlone,
+  );
+  await play.line(`${guard}: a storage change under the condition`, subject.setVersions(toV1));
+  await play.line(
+    `${guard}: the condition goes`,
+    merge(`${subject.path}/status`, { status: { conditions: lifted.status.conditions } }),
+    metadataAlone,
+  );
+  await play.line(`${guard}: a storage change passes`, subject.setVersions(toV1), metadataAlone);
+}
+
+export const freezeByPolicy: Scenario = {
+  name: "the freeze by ksvm's policy",
+  async play(play) {
+    const tents = await createSubject(play, "tent", { storage: "v1alpha1" });
+    const { binding, policy } = freezePolicyOf(tents.name, { annotations: { [OWNER_ANNOTATION]: "{}" } });
+    const { name } = policy.metadata;
+    const paths = [objectPath(POLICIES, { name }), objectPath(POLICY_BINDINGS, { name })] as const;
+    await play.line("there is no policy", get(paths[0]));
+    const created = await play.line(
+      "create the policy",
+      post(collectionPath(POLICIES), policy, manager),
+      metadataAlone,
+    );
+    await play.line("create the binding", post(collectionPath(POLICY_BINDINGS), binding, manager), metadataAlone);
+    const again = {
+      method: "PATCH",
+      path: paths[0],
+      contentType: APPLY_PATCH,
+      query: { ...manager, force: true },
+    } as const;
+    const body = (state: object): Json => ({
+      ...policy,
+      metadata: { ...policy.metadata, annotations: { [OWNER_ANNOTATION]: "{1}" }, ...state },
+    });
+    const taken = await play.line("take the policy over", { ...again, body: body(stateOf(created)) }, metadataAlone);
+    await guarded(play, tents, { guard: "policy" });
+    await play.line("remove the policy with a stale resourceVersion", remove(paths[0], stateOf(created)));
+    const bound = await play.line("read the binding", get(paths[1]), metadataAlone);
+    await play.line("remove the binding", remove(paths[1], stateOf(bound)));
+    await play.line("remove the policy", remove(paths[0], stateOf(taken)), { anyMessage: true });
+  },
+};
+
+export const freezeByWebhook: Scenario = {
+  name: "the freeze by ksvm's webhook",
+  alone: true,
+  async play(play) {
+    const ropes = await createSubject(play, "rope", { storage: "v1alpha1" });
+    let isDown = false;
+    const client = await play.webhook("ropes", (review: Json) => {
+      if (isDown) return "reset";
+      const bytes = Buffer.from(JSON.stringify(review));
+      const { answer, status } =
+        bytes.length === 0
+          ? refusal(400)
+          : reviewBody({ bytes, head: bytes, length: bytes.length } as never, { bodyLimit: 2 ** 22 });
+      return { answer, status };
+    });
+    const configuration = webhookConfigurationOf({ clientConfig: client });
+    await play.line("register the webhook", post(collectionPath(WEBHOOK_CONFIGURATIONS), configuration), metadataAlone);
+    await guarded(play, ropes, { guard: "webhook" });
+    await play.line("freeze once more", annotate(ropes, { [MIGRATING_ANNOTATION]: "true" }), metadataAlone);
+    isDown = true;
+    const toOld = ropes.setVersions({ storage: "v1alpha1" });
+    await play.line("a stopped webhook blocks a storage change of what is frozen", toOld);
+    await play.line(
+      "a stopped webhook does not keep the freeze from being lifted",
+      annotate(ropes, { [MIGRATING_ANNOTATION]: null }),
+      metadataAlone,
+    );
+    await play.line("a stopped webhook blocks no storage change of what is not frozen", toOld, metadataAlone);
+    await play.line("remove the webhook", remove(objectPath(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME })));
+  },
+};
+
+function converted(uid: string, response: object): WebhookDeed {
+  return {
+    answer: { apiVersion: "apiextensions.k8s.io/v1", kind: "ConversionReview", response: { uid, ...response } },
+  };
+}
+
+export const conversions: Scenario = {
+  name: "conversion webhooks",
+  async play(play) {
+    let mood: "works" | "reset" | "failing" | "html" = "works";
+    const client = await play.webhook("kites", ({ request: { desiredAPIVersion, objects, uid } }: Json) => {
+      if (mood === "reset") return "reset";
+      if (mood === "failing") return { answer: "it fails", status: 500 };
+      if (mood === "html") return { answer: "<html></html>" };
+      const refused = objects.find(({ metadata, spec }: Json) => metadata.name === "refused" && spec.size === 1);
+      if (refused !== undefined) {
+        return converted(uid, { result: { status: "Failure", message: "refused cannot be converted" } });
+      }
+      return converted(uid, {
+        result: { status: "Success" },
+        convertedObjects: objects.map((one: Json) => ({ ...one, apiVersion: desiredAPIVersion })),
+      });
+    });
+    const conversion = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig: client } };
+    const shape = { storage: "v1alpha1", conversion };
+    const kites = await createSubject(play, "kite", shape);
+    await createObjects(play, kites, "v1alpha1", ["a", "b"]);
+    await changeStorage(play, kites, { ...shape, storage: "v1" });
+    const all = (version: string) => get(kites.all(version), { accept: ACCEPT_METADATA_LIST });
+    const noOp = (name: string, version = "v1") =>
+      apply(kites.at(version, name), kites.identity(version, { name, namespace: "default" }));
+    await play.line("the webhook converts what is stored otherwise", get(kites.at("v1", "a")));
+    await play.line("a no-op write stores it in the new version", noOp("a"));
+    mood = "reset";
+    await play.line("down: an object in its own version is read", get(kites.at("v1", "a")), {
+      pick: ({ metadata }) => metadata.name as unknown,
+    });
+    await play.line("down: an object in another version is not read", get(kites.at("v1", "b")));
+    await play.line("down: a list with such an object", all("v1"));
+    await play.line("down: a no-op write of such an object", noOp("b"));
+    await play.line("down: a create in the storage version", post(kites.own("v1"), kites.object("v1", "c")), {
+      pick: ({ metadata }) => metadata.name as unknown,
+    });
+    await play.line("down: a create in another version", post(kites.own("v1alpha1"), kites.object("v1alpha1", "d")));
+    mood = "failing";
+    mood = "html";
+    await play.line("no review: an object in another version", get(kites.at("v1", "b")), { anyMessage: true });
+    mood = "works";
+    await createObjects(play, kites, "v1", ["refused"]);
+    await play.line("refused: an object in another version", get(kites.at("v1alpha1", "refused")));
+    await play.line("refused: a list with it", all("v1alpha1"));
+    await play.line(
+      "refused: a write in another version",
+      merge(kites.at("v1alpha1", "refused"), { spec: { size: 2 } }),
+    );
+  },
+};
