@@ -1,11 +1,9 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
-import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";
-import { startController } from "./controller.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { createMigration, installSystem, untilState } from "./migrations.ts";
+import { installSystem } from "./migrations.ts";
 
 // Two API servers of which the second one hangs (SIGSTOP).
 
@@ -59,19 +57,4 @@ await t.test("one that does not come back ends the run with its name", async (t)
   t.equal(run.code, 1);
   t.match(run.stderr, second.url);
   await assertUntouched(t, kind);
-});
-
-await t.test("a migration waits for a hung API server, and goes on when it answers", async (t) => {
-  const kind = await changeWhileHung("controlled");
-  const balancer = await balance(t, controlPlane, BOTH.slice(0, 1));
-  await startController(t, cluster, { kubeconfig: balancer.kubeconfig });
-  const created = await createMigration(cluster, kind);
-  const waiting = await untilState(cluster, created, ["Waiting"]);
-  const condition = waiting.status?.conditions?.find(({ type }) => type === "Waiting");
-  t.match(condition, { status: "True", reason: "ApiServerMissing", message: "of host beta" });
-  await assertUntouched(t, kind);
-  second.resume();
-  balancer.use(BOTH);
-  await untilState(cluster, created, ["Succeeded"]);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
 });

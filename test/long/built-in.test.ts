@@ -1,16 +1,16 @@
 import t from "tap";
 import { MERGE_PATCH, STORAGE_STATES, STORAGE_VERSIONS, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { createMigration, installSystem, startController, untilState } from "./controller-fixture.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { createMigration, installSystem, startController, untilState } from "../integration/controller-fixture.ts";
 
 const SERVED: ApiserverOptions = {
   featureGates: { VolumeAttributesClass: true, StorageVersionAPI: true, APIServerIdentity: true },
   runtimeConfig: { "storage.k8s.io/v1beta1": true, "internal.apiserver.k8s.io/v1alpha1": true },
 };
 /** What it stores volumeattributesclasses as differs: v1beta1 and v1. */
-const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.33" };
-const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.36" };
+const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.34" };
+const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.37" };
 
 const GROUP = "storage.k8s.io";
 const CLASSES = { group: GROUP, version: "v1beta1", resource: "volumeattributesclasses" };

@@ -1,12 +1,12 @@
 import t from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { GROUP, TestKind } from "./crd-fixture.ts";
-import { installCrds } from "./install-crds.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { GROUP, TestKind } from "../integration/crd-fixture.ts";
+import { installCrds } from "../integration/install-crds.ts";
 import { STORAGE_STATES } from "../../src/kube/resources.ts";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
-import { MigrationApi, startTrigger } from "./trigger-harness.ts";
+import { MigrationApi, startTrigger } from "../integration/trigger-harness.ts";
 
 // A rolling upgrade of two API servers. The migration controller does not run: the test plays it.
 
@@ -14,8 +14,8 @@ const SERVED = {
   featureGates: { DynamicResourceAllocation: true },
   runtimeConfig: { "resource.k8s.io/v1beta1": true },
 };
-const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.33" };
-const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.36" };
+const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.34" };
+const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.37" };
 const NAME = "deviceclasses.resource.k8s.io";
 
 const cluster = await Cluster.start(t, { ...OLD, apiservers: 2 });

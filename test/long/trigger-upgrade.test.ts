@@ -1,17 +1,17 @@
 import t from "tap";
 import type { KubeObject, NewObject } from "../../src/kube/client.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { installSystem, startController } from "./controller-fixture.ts";
-import { TestKind } from "./crd-fixture.ts";
-import { MigrationApi, startTrigger } from "./trigger-harness.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { installSystem, startController } from "../integration/controller-fixture.ts";
+import { TestKind } from "../integration/crd-fixture.ts";
+import { MigrationApi, startTrigger } from "../integration/trigger-harness.ts";
 
 const SERVED = {
   featureGates: { DynamicResourceAllocation: true, VolumeAttributesClass: true },
   runtimeConfig: { "resource.k8s.io/v1beta1": true, "storage.k8s.io/v1beta1": true },
 };
-const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.33" };
-const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.36" };
+const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.34" };
+const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.37" };
 
 const DEVICES = { requests: [{ name: "r", deviceClassName: "fast" }] };
 
