@@ -9,6 +9,8 @@ import { issueServing } from "../webhook/issue-serving.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { EncryptedObjects } from "./encrypted-objects.ts";
 import { withFewResources } from "./few-resources.ts";
+import { NAMESPACE } from "./installation.ts";
+import { accountFor } from "./rbac-account.ts";
 import { renewLease } from "./renewed-lease.ts";
 
 const OBJECTS = 3;
@@ -88,7 +90,9 @@ await t.test(
     const objects = await EncryptedObjects.create(cluster, OBJECTS);
     t.ok((await notWith("key1")).length > 100, "nearly nothing has the key");
     let creating: Promise<EncryptedObjects> | undefined;
-    const run = await cluster.ksvm(["reencrypt", "--all", "--settle", "2s", "--expect-config", digest], {
+    // It works under exactly the roles that ksvm rbac prints for it.
+    const account = ["--kubeconfig", await accountFor(cluster, "every-resource", ["--all"])];
+    const run = await cluster.ksvm(["reencrypt", "--all", "--settle", "2s", "--expect-config", digest, ...account], {
       onStdout: (text) => {
         if (!text.includes("waiting for")) return;
         // Someone installs an operator, and only then the API server has the new configuration.
@@ -101,11 +105,19 @@ await t.test(
     t.equal(run.code, 0, run.stderr);
     t.match(run.stdout, `not among the resources as they were listed first: now ${created?.kind.name}`);
     t.same(await notWith("key1"), []);
+    t.notMatch(run.stdout + run.stderr, /forbidden|may not list|sampled/i, "nothing was refused");
+    const elsewhere = ["reencrypt", "secrets", "--lease-namespace", NAMESPACE, ...account];
+    t.match(await cluster.ksvm(elsewhere), { code: 1, stderr: /may not create leases/ }, "negative control");
     const left = [...run.stderr.matchAll(/^note: (\S+) is left out: /gm)].map(([, name]) => name);
     t.same(new Set(left), new Set([`plain.${G}`, `things.${G}`]), "what another API server stores is left out by name");
     await controlPlane.restartApiserver(0, withFewResources(["key1"], EVERYTHING));
     t.ok(await objects.areReadable(), "the API server starts, and reads everything, without the old key");
     t.ok(await created?.areReadable());
+
+    const some = await accountFor(cluster, "some-resources", ["configmaps", objects.kind.name]);
+    const names = ["configmaps", objects.kind.name, "--settle", "10ms", "--kubeconfig", some];
+    t.match(await cluster.ksvm(["reencrypt", ...names]), { code: 0, stdout: /re-encrypted 2 of 2 resources/ });
+    t.match(await cluster.ksvm(["reencrypt", "secrets", "--kubeconfig", some]), { code: 1, stderr: /may not/ });
   },
 );
 
