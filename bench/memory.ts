@@ -5,7 +5,7 @@ import { storedVersionsOf } from "../src/api/crd.ts";
 import type { NewObject } from "../src/kube/client.ts";
 import { buildProgram } from "../test/integration/built-program.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
-import { installSystem } from "../test/integration/controller-fixture.ts";
+import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
 import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "../test/integration/replica.ts";
 import { peakMegabytesOf } from "./process-usage.ts";

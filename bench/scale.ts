@@ -6,7 +6,7 @@ import { TRIGGER_ANNOTATION } from "../src/api/names.ts";
 import { MIGRATIONS } from "../src/kube/resources.ts";
 import { buildProgram } from "../test/integration/built-program.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
-import { installSystem } from "../test/integration/controller-fixture.ts";
+import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
 import { freePort, ONLY_CUSTOM, type Replica, spawnController } from "../test/integration/replica.ts";
 import { PhaseMeter, type Phase } from "./phase-meter.ts";

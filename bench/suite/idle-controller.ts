@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { installSystem } from "../../test/integration/controller-fixture.ts";
+import { installSystem } from "../../test/integration/migrations.ts";
 import { freePort, spawnController } from "../../test/integration/replica.ts";
 import { PhaseMeter } from "../phase-meter.ts";
 import { addCrds } from "../scale-objects.ts";

@@ -4,7 +4,7 @@ import { LEASES } from "../../src/kube/resources.ts";
 import type { Lease } from "../../src/api/lease.ts";
 import { type Cluster, eventually } from "../integration/cluster.ts";
 import { freePort, type Replica, spawnController } from "../integration/replica.ts";
-import { WebhookService } from "../integration/webhook-service.ts";
+import { WebhookService } from "../integration/controller.ts";
 
 /** How the replicas of a {@link ReplicaSet} are started. */
 export interface ReplicaSetOptions {
@@ -84,7 +84,7 @@ export class ReplicaSet {
     const teardown = (end: () => unknown): void => void this.#teardowns.push(end);
     const replica = await spawnController({ teardown }, { kubeconfig }, options);
     this.#replicas.add(replica);
-    this.#service.add(replica, listenPort);
+    this.#service.add(Number(replica.healthAddress.split(":")[1]), listenPort);
     void replica.ended.then(() => this.#onEnd(replica));
   }
 

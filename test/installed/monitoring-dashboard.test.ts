@@ -8,7 +8,7 @@ import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { readMetrics } from "../../src/apiservers/metric-lines.ts";
 import { dashboardQueries, ruleFile } from "../docs/monitoring-objects.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
-import { installSystem } from "../integration/controller-fixture.ts";
+import { installSystem } from "../integration/migrations.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "../integration/replica.ts";
 import { startProgram } from "../processes/program.ts";

@@ -6,7 +6,7 @@ import type { NewObject } from "../../src/kube/client.ts";
 import { CRDS, type Resource } from "../../src/kube/resources.ts";
 import { buildProgram } from "../integration/built-program.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
-import { installSystem } from "../integration/controller-fixture.ts";
+import { installSystem } from "../integration/migrations.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { freePort, ONLY_CUSTOM, type Replica, spawnController, untilReady } from "../integration/replica.ts";
 import {

@@ -202,7 +202,7 @@ export function isDecodable({ crd, group }: ServedKind, apiVersion: string): boo
 }
 
 /** What an API server reads from a CRD. */
-interface CrdFacts {
+export interface CrdFacts {
   readonly name: string;
   readonly uid: string;
   readonly group: string;
@@ -220,7 +220,7 @@ interface CrdFacts {
 }
 
 /** One of `spec.versions`. */
-interface CrdVersionFacts {
+export interface CrdVersionFacts {
   readonly name: string;
   readonly served: boolean;
   readonly hasStatus: boolean;
@@ -330,7 +330,7 @@ export class CrdRegistry {
 }
 
 /** Where etcd has the objects of a CRD. */
-function prefixOfCrd({ facts: { group, names } }: CrdStorage): string {
+export function prefixOfCrd({ facts: { group, names } }: CrdStorage): string {
   return `/registry/${group}/${names.plural}/`;
 }
 
@@ -373,7 +373,7 @@ function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFac
 }
 
 /** Whether clients can use the version that objects are stored in. */
-function isStorageServed({ storageVersion, versions }: Pick<CrdFacts, "storageVersion" | "versions">): boolean {
+export function isStorageServed({ storageVersion, versions }: Pick<CrdFacts, "storageVersion" | "versions">): boolean {
   return versions.some(({ name, served }) => name === storageVersion && served);
 }
 

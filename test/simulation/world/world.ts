@@ -54,7 +54,7 @@ export interface Sabotage {
 }
 
 /** What a {@link World} is made of. */
-interface WorldOptions {
+export interface WorldOptions {
   readonly plan: Plan;
   /** What is broken about ksvm. */
   readonly sabotage: Sabotage | undefined;
