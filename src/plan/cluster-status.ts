@@ -1,6 +1,7 @@
 import { inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
 import type { CallOptions } from "../kube/call-options.ts";
 import type { ApiClient } from "../kube/client.ts";
+import { DoubtfulAnswer } from "../kube/errors.ts";
 import { unlessForbidden } from "../kube/unless-forbidden.ts";
 import { type FreezeLine, readFreezeLines } from "./freeze-lines.ts";
 import {
@@ -35,11 +36,18 @@ export interface ClusterStatus {
 export async function readClusterStatus(client: ApiClient, options: CallOptions = {}): Promise<ClusterStatus> {
   const unknown: string[] = [];
   const onUnknown = (what: string): void => void unknown.push(what);
+  const inTree = "migrations of Kubernetes' own migrator";
   const inTreeRead = orUnknown(
-    () => inTreeMigrations(client, options),
-    () => onUnknown("migrations of Kubernetes' own migrator: this user may not list them"),
+    () =>
+      inTreeMigrations(client, options).catch((error: unknown) => {
+        // During an upgrade to 1.37 an API server of 1.36 lists their group and does not serve it.
+        if (!(error instanceof DoubtfulAnswer)) throw error;
+        onUnknown(`${inTree}: ${error.message}`);
+        return undefined;
+      }),
+    () => onUnknown(`${inTree}: this user may not list them`),
   );
-  const [{ leftOut, lines }, inTree, freezes, controller, runs, storage] = await Promise.all([
+  const [{ leftOut, lines }, inTreeFound, freezes, controller, runs, storage] = await Promise.all([
     readMigrationLines(client, options),
     inTreeRead,
     inTreeRead.then((found) => readFreezeLines(client, found, options)),
@@ -49,7 +57,7 @@ export async function readClusterStatus(client: ApiClient, options: CallOptions 
   ]);
   return {
     controller,
-    migrations: sortedLines([...lines, ...(inTree ?? []).map(inTreeLineOf)]),
+    migrations: sortedLines([...lines, ...(inTreeFound ?? []).map(inTreeLineOf)]),
     runs,
     freezes,
     ...(storage.length === 0 ? {} : { storage }),
