@@ -8,7 +8,7 @@ import { Scenario } from "./scenario.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;
-const cluster = await Cluster.start(t);
+const cluster = await Cluster.start(t, {});
 const random = randomFrom(seed);
 const ROUNDS = IS_LONG ? 5 : 1;
 /** Also much longer than the Lease of a run lasts: nobody else wants it, so the run goes on all the same. */

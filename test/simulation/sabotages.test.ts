@@ -2,7 +2,7 @@ import tap from "tap";
 import { play, playOfSeed } from "./runner.ts";
 import { SABOTAGES } from "./sabotages.ts";
 
-tap.setTimeout(600_000);
+tap.setTimeout(1_800_000);
 
 for (const sabotage of SABOTAGES) {
   await tap.test(`something breaks where ${sabotage.name}`, async (t) => {

@@ -4,7 +4,7 @@ import { play, playOfSeed } from "./runner.ts";
 import { testSeeds } from "./test-seeds.ts";
 import { World } from "./world/world.ts";
 
-tap.setTimeout(600_000);
+tap.setTimeout(1_800_000);
 
 await testSeeds(1, 250);
 

@@ -5,7 +5,7 @@ import { startProgram } from "./programs.ts";
 import { type Sabotage, World } from "./world/world.ts";
 
 /** What a simulation showed. */
-export interface Outcome {
+interface Outcome {
   /** What must never be; empty where all went well. */
   readonly violations: readonly string[];
   /** What happened, one line for each. */

@@ -8,7 +8,7 @@ import { checkS1 } from "./s1.ts";
 import { checkTold } from "./told.ts";
 
 /** Begins to follow a world that is set up. @returns what is done once all disturbances are over, and all programs are at rest */
-export type Check = (world: World) => (() => Promise<void>) | void;
+type Check = (world: World) => (() => Promise<void>) | void;
 
 /** What must hold in every simulated world. Where one write breaks several things, the first is what is told. */
 export const CHECKS: readonly Check[] = [

@@ -21,7 +21,7 @@ interface PastCrd {
 }
 
 /** What became of one CRD since it was created, the oldest first. */
-export interface CrdPast {
+interface CrdPast {
   readonly uid: string;
   readonly states: readonly PastCrd[];
   readonly hashOf: (version: string) => string;

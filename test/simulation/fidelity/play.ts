@@ -13,7 +13,7 @@ import {
 } from "./world.ts";
 
 /** How one line is compared. */
-export interface LineOptions {
+interface LineOptions {
   /** What of the body is compared. @default all of it */
   readonly pick?: (body: Json) => unknown;
   /** The text of a refusal is not compared: no code of ksvm reads it. @default it is */
@@ -23,7 +23,7 @@ export interface LineOptions {
 }
 
 /** What came of one line in one world, before it is normalized. */
-export interface PlayedLine {
+interface PlayedLine {
   readonly title: string;
   readonly told: unknown;
   /** What became of the object in etcd; missing where the line does not write. */
@@ -201,7 +201,7 @@ export interface NormalLine {
  * Puts lines into words that do not depend on where they were played: uids are numbered as they appear, resourceVersions are
  * compared by their order, times by their form.
  */
-export function normalLines(lines: readonly PlayedLine[]): readonly NormalLine[] {
+function normalLines(lines: readonly PlayedLine[]): readonly NormalLine[] {
   const names = new Names();
   return lines.map(({ anyMessage, stored, title, told }) => ({
     title,

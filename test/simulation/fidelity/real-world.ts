@@ -30,7 +30,7 @@ const IS_BEING_REPLACED = /\(re\)initializing|apiserver is shutting down/;
 const REPLACED_MS = 20_000;
 
 /** Real API servers and etcd. */
-export class RealWorld implements World {
+class RealWorld implements World {
   readonly name = "real";
   readonly #controlPlane: ControlPlane;
   readonly #agent: Agent;
@@ -196,7 +196,7 @@ export const KEYS = [
 ] as const;
 
 /** What differs between the real API servers of the script: keys, and a host name and so an identity Lease each. */
-export const OVERRIDES: readonly ApiserverOptions[] = KEYS.map((keys, index) => ({
+const OVERRIDES: readonly ApiserverOptions[] = KEYS.map((keys, index) => ({
   encryptionConfig: encryptionConfig(keys, ["secrets"]),
   hostname: `apiserver-${index}`,
 }));

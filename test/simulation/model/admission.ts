@@ -201,7 +201,7 @@ function reviewOf(uid: string, what: Admitted): object {
 }
 
 /** What an expression sees. */
-export interface ExpressionInput {
+interface ExpressionInput {
   readonly object: ModelObject | undefined;
   readonly oldObject: ModelObject | undefined;
   readonly fieldManager: string | undefined;
@@ -223,7 +223,7 @@ const EVALUATIONS = new Map<string, Evaluation>([
 ]);
 
 /** @throws {Error} for an expression that the model does not know */
-export function evaluate(expression: string, input: ExpressionInput): unknown {
+function evaluate(expression: string, input: ExpressionInput): unknown {
   const evaluation = EVALUATIONS.get(expression);
   if (evaluation === undefined) throw new Error(`The model does not know the expression ${expression}`);
   return evaluation(input);

@@ -61,7 +61,7 @@ export interface ServerClock {
 }
 
 /** A resource as errors name it. */
-export interface NamedResource {
+interface NamedResource {
   readonly group: string;
   readonly resource: string;
 }

@@ -27,7 +27,7 @@ import { CRD_FINALIZER, type CrdCondition, type CrdStatus, withCondition, withMa
 import { markedForDeletion } from "./writes.ts";
 
 /** What a {@link SimApiServer} is made of. */
-export interface SimApiServerOptions {
+interface SimApiServerOptions {
   readonly etcd: SimEtcd;
   /** The host name, as the identity Lease has it. */
   readonly name: string;
@@ -284,7 +284,7 @@ export class SimApiServer implements RequestContext {
  * @param now milliseconds since the Unix epoch
  * @returns whether anything was written
  */
-export function runCrdControllers(etcd: SimEtcd, now: number): boolean {
+function runCrdControllers(etcd: SimEtcd, now: number): boolean {
   const { revision } = etcd;
   for (const entry of etcd.range(CRD_PREFIX)) {
     if (entry.object.metadata.deletionTimestamp === undefined) establish(etcd, entry, now);

@@ -26,7 +26,7 @@ export interface Hook {
 }
 
 /** A ValidatingAdmissionPolicy with one of its bindings. */
-export interface BoundPolicy {
+interface BoundPolicy {
   readonly name: string;
   readonly binding: string;
   readonly rules: readonly Rule[];
@@ -183,7 +183,7 @@ export function configHashOf(encryption: Encryption): string {
 }
 
 /** As API servers write digests. */
-export function digestOf(text: string): string {
+function digestOf(text: string): string {
   return `sha256:${createHash("sha256").update(text).digest("hex")}`;
 }
 
@@ -226,7 +226,7 @@ export function timeText(now: number): string {
 let [lastSecond, lastText] = [Number.NaN, ""];
 
 /** `metav1.MicroTime`. */
-export function microTimeText(now: number): string {
+function microTimeText(now: number): string {
   return new Date(now).toISOString().replace("Z", "000Z");
 }
 
@@ -238,7 +238,7 @@ const DURATION_SECONDS = 3_600;
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/server/config.go
  */
-export function identityOf(host: string): string {
+function identityOf(host: string): string {
   let identity = identities.get(host);
   if (identity === undefined) {
     const digest = createHash("sha256").update(host).digest("base64url").toLowerCase();
@@ -293,7 +293,7 @@ function newLease(
 }
 
 /** What the metrics of an API server tell of its configuration. */
-export interface ShownConfig {
+interface ShownConfig {
   /** Its host name, as the identity Lease has it. */
   readonly name: string;
   readonly encryption: Encryption;

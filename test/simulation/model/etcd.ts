@@ -199,14 +199,14 @@ const COMPACTED = "etcdserver: mvcc: required revision has been compacted";
 const FUTURE = "etcdserver: mvcc: required revision is a future revision";
 
 /** A value to write. */
-export interface EtcdValue {
+interface EtcdValue {
   readonly object: ModelObject;
   /** @default 0, which is plain text */
   readonly encryptionKey?: number;
 }
 
 /** Told of each revision, in order, right after its transaction. It must not write. */
-export type RevisionListener = (entry: EtcdEntry) => void;
+type RevisionListener = (entry: EtcdEntry) => void;
 
 /** The one etcd of a simulated cluster: keys with all their revisions. Each transaction writes one key. */
 export class SimEtcd {

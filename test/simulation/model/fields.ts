@@ -21,14 +21,14 @@ const LIST_KEYS: Readonly<Record<string, string>> = {
 };
 
 /** A list that is merged by a key, as a map from `k:{…}` to its items; `undefined` for any other value. */
-export function keyedItems(field: string, value: unknown): ReadonlyMap<string, Fields> | undefined {
+function keyedItems(field: string, value: unknown): ReadonlyMap<string, Fields> | undefined {
   const key = LIST_KEYS[field];
   if (key === undefined || !Array.isArray(value)) return undefined;
   return new Map((value as Fields[]).map((item) => [`k:${JSON.stringify({ [key]: item[key] })}`, item]));
 }
 
 /** The fields that differ between two values. */
-export interface Difference {
+interface Difference {
   /** Changed or added. */
   readonly written: FieldSet;
   readonly removed: FieldSet;
@@ -70,7 +70,7 @@ function differenceOfFields(before: Fields, after: Fields): Difference {
 }
 
 /** The leaves of what is applied. */
-export function leavesOf(field: string, value: unknown): FieldSet {
+function leavesOf(field: string, value: unknown): FieldSet {
   const children = childrenOf(field, value);
   if (children === undefined || children.size === 0) return LEAF;
   const set: Record<string, unknown> = {};
@@ -94,7 +94,7 @@ export function union(a: FieldSet, b: FieldSet): FieldSet {
 }
 
 /** Most sets have nothing in common: then the first one stays what it is. */
-export function minus(a: FieldSet, b: FieldSet): FieldSet {
+function minus(a: FieldSet, b: FieldSet): FieldSet {
   if (a === undefined || b === undefined || !meet(a, b)) return a;
   const set: Record<string, unknown> = {};
   for (const name in a) {
@@ -105,7 +105,7 @@ export function minus(a: FieldSet, b: FieldSet): FieldSet {
   return node(set, isMember(a) && !isMember(b));
 }
 
-export function intersection(a: FieldSet, b: FieldSet): FieldSet {
+function intersection(a: FieldSet, b: FieldSet): FieldSet {
   return a === undefined || b === undefined || !meet(a, b) ? undefined : minus(a, minus(a, b));
 }
 
@@ -131,7 +131,7 @@ function meet(a: Fields, b: Fields): boolean {
 }
 
 /** The value without the members of a set. */
-export function withoutMembers(field: string, value: unknown, set: FieldSet): unknown {
+function withoutMembers(field: string, value: unknown, set: FieldSet): unknown {
   if (set === undefined || value === undefined) return value;
   if (isMember(set)) return undefined;
   const children = childrenOf(field, value);

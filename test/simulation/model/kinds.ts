@@ -202,7 +202,7 @@ export function isDecodable({ crd, group }: ServedKind, apiVersion: string): boo
 }
 
 /** What an API server reads from a CRD. */
-export interface CrdFacts {
+interface CrdFacts {
   readonly name: string;
   readonly uid: string;
   readonly group: string;
@@ -220,7 +220,7 @@ export interface CrdFacts {
 }
 
 /** One of `spec.versions`. */
-export interface CrdVersionFacts {
+interface CrdVersionFacts {
   readonly name: string;
   readonly served: boolean;
   readonly hasStatus: boolean;
@@ -330,7 +330,7 @@ export class CrdRegistry {
 }
 
 /** Where etcd has the objects of a CRD. */
-export function prefixOfCrd({ facts: { group, names } }: CrdStorage): string {
+function prefixOfCrd({ facts: { group, names } }: CrdStorage): string {
   return `/registry/${group}/${names.plural}/`;
 }
 
@@ -373,7 +373,7 @@ function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFac
 }
 
 /** Whether clients can use the version that objects are stored in. */
-export function isStorageServed({ storageVersion, versions }: Pick<CrdFacts, "storageVersion" | "versions">): boolean {
+function isStorageServed({ storageVersion, versions }: Pick<CrdFacts, "storageVersion" | "versions">): boolean {
   return versions.some(({ name, served }) => name === storageVersion && served);
 }
 

@@ -191,7 +191,7 @@ export async function cachedEntry(
 }
 
 /** @throws {Refusal} where the watch of CRDs does not get to the resourceVersion in time */
-export async function untilCrdsSeen(context: ServerContext, query: URLSearchParams): Promise<void> {
+async function untilCrdsSeen(context: ServerContext, query: URLSearchParams): Promise<void> {
   const asked = revisionOf(query.get("resourceVersion") ?? "");
   const isSeen = (): boolean => asked <= context.crdsSeen;
   if (!isSeen()) await context.io.untilSeen(isSeen);
@@ -205,7 +205,7 @@ export async function untilCrdsSeen(context: ServerContext, query: URLSearchPara
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go
  * @throws {Refusal} 429
  */
-export async function assertFilled(context: ServerContext, kind: ServedKind): Promise<void> {
+async function assertFilled(context: ServerContext, kind: ServedKind): Promise<void> {
   const { crd, version } = kind;
   if (kind.prefix === CRD_PREFIX && !context.areCrdsFilled) throw reinitializing("");
   if (crd === undefined) return;

@@ -225,7 +225,7 @@ function versionText(release: Release): string {
 }
 
 /** What a user asks to do. */
-export interface AccessRequest {
+interface AccessRequest {
   readonly user: string;
   readonly verb: string;
   readonly group: string;
@@ -250,7 +250,7 @@ export interface DenyRule {
 }
 
 /** @throws {Refusal} 403 in the words of the authorizer */
-export function assertAllowed(rules: readonly DenyRule[], request: AccessRequest): void {
+function assertAllowed(rules: readonly DenyRule[], request: AccessRequest): void {
   if (rules.length === 0 || isAllowed(rules, request)) return;
   const { group, name = "", namespace, resource, subresource, user, verb } = request;
   const what = JSON.stringify(subresource === undefined ? resource : `${resource}/${subresource}`);
@@ -260,21 +260,21 @@ export function assertAllowed(rules: readonly DenyRule[], request: AccessRequest
 }
 
 /** @throws {Refusal} 403 in the words of the authorizer */
-export function assertPathAllowed(rules: readonly DenyRule[], user: string, path: string): void {
+function assertPathAllowed(rules: readonly DenyRule[], user: string, path: string): void {
   if (isPathAllowed(rules, user, path)) return;
   const message = `forbidden: User ${JSON.stringify(user)} cannot get path ${JSON.stringify(path)}`;
   throw new Refusal({ code: 403, reason: "Forbidden", details: {}, message });
 }
 
 /** Whether no rule denies that a user gets a path that names no resource. */
-export function isPathAllowed(rules: readonly DenyRule[], user: string, path: string): boolean {
+function isPathAllowed(rules: readonly DenyRule[], user: string, path: string): boolean {
   return !rules.some(
     (rule) => rule.path === path && (rule.user ?? user) === user && user.startsWith(rule.userPrefix ?? ""),
   );
 }
 
 /** Whether no rule denies it. */
-export function isAllowed(rules: readonly DenyRule[], request: AccessRequest): boolean {
+function isAllowed(rules: readonly DenyRule[], request: AccessRequest): boolean {
   return !rules.some(
     ({ group, namespace, path, resource, subresource, user, userPrefix = "", verb }) =>
       path === undefined &&
@@ -291,7 +291,7 @@ export function isAllowed(rules: readonly DenyRule[], request: AccessRequest): b
 const VERBS: Readonly<Record<string, string>> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete" };
 
 /** The verb of a request, as RBAC has it. */
-export function verbOf(method: string, { name }: ResourcePath, isWatch: boolean): string {
+function verbOf(method: string, { name }: ResourcePath, isWatch: boolean): string {
   if (method !== "GET") return VERBS[method] ?? method.toLowerCase();
   if (name !== undefined) return "get";
   return isWatch ? "watch" : "list";
@@ -306,7 +306,7 @@ const STATUS_VERBS = ["get", "patch", "update"];
 const AUTHORIZATION = { group: "authorization.k8s.io", version: "v1" };
 
 /** As {@link discoveryAnswer}, as JSON text. @throws {PathNotServed} */
-export function discoveryText(context: ServerContext, path: string): string {
+function discoveryText(context: ServerContext, path: string): string {
   const { answers } = context.discovery;
   let text = answers.get(path);
   if (text === undefined) answers.set(path, (text = JSON.stringify(discoveryAnswer(context, path))));

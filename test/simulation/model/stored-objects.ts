@@ -167,7 +167,7 @@ function assertReadable({ encryption }: ServerContext, { encryptionKey }: EtcdEn
 const TIMEOUT_MS = 30_000;
 
 /** Whether the versions of a resource differ by more than their name. */
-export function isConvertedByWebhook({ crd }: ServedKind): boolean {
+function isConvertedByWebhook({ crd }: ServedKind): boolean {
   return crd?.facts.conversionUrl !== undefined;
 }
 

@@ -227,7 +227,7 @@ export function withCondition(status: CrdStatus, condition: CrdCondition): CrdSt
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/defaults.go
  */
-export function crdDefaulted(crd: ModelObject): ModelObject {
+function crdDefaulted(crd: ModelObject): ModelObject {
   const { conversion, names } = crd["spec"] as CrdSpec;
   const { listKind = `${names.kind}List`, singular = names.kind.toLowerCase() } = names as Partial<CrdNames>;
   const isWhole = conversion !== undefined && names.singular === singular && names.listKind === listKind;
@@ -297,7 +297,7 @@ function assertCrd(crd: ModelObject): void {
 }
 
 /** What the strategy of a CRD makes of it. @throws {Refusal} 422 */
-export function crdPrepared(before: ModelObject | undefined, after: ModelObject): ModelObject {
+function crdPrepared(before: ModelObject | undefined, after: ModelObject): ModelObject {
   const crd = withStoredVersion(after);
   const isChecked = before === undefined || !isSame(before["spec"], crd["spec"]) || before["status"] !== crd["status"];
   if (isChecked) assertCrd(crd);
@@ -325,7 +325,7 @@ export function withTerminating(crd: ModelObject, now: number): ModelObject {
 }
 
 /** A built-in object as it is decoded: with the defaults of Secrets and without the nulls of Leases, which decide on managedFields. */
-export function builtInDefaulted({ group, resource }: ServedKind, object: ModelObject): ModelObject {
+function builtInDefaulted({ group, resource }: ServedKind, object: ModelObject): ModelObject {
   if (resource === "leases") return withoutNulls(object);
   if (group !== "" || resource !== "secrets") return object;
   return object["type"] === undefined ? { ...object, type: "Opaque" } : object;

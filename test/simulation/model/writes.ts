@@ -82,13 +82,13 @@ export function answered(kind: ServedKind, written: EtcdEntry, object: ModelObje
 }
 
 /** @throws {Refusal} 403 where the CRD is being deleted */
-export function assertNotTerminating(kind: ServedKind, name: string): void {
+function assertNotTerminating(kind: ServedKind, name: string): void {
   if (kind.crd?.facts.isTerminating !== true) return;
   throw forbidden(kind, name, "create not allowed while custom resource definition is terminating");
 }
 
 /** What admission is asked about a write. */
-export function admittedOf(
+function admittedOf(
   { fieldManager, isDryRun, kind, name, namespace, subresource, user }: Write,
   operation: Admitted["operation"],
   { object, oldObject }: Pick<Admitted, "object" | "oldObject">,
@@ -121,11 +121,7 @@ export async function create(context: ServerContext, write: Omit<Write, "name">,
 }
 
 /** Creates what an apply finds nothing of. @returns `undefined` where another client created it in between */
-export async function createByApply(
-  context: ServerContext,
-  write: Write,
-  change: Change,
-): Promise<ModelObject | undefined> {
+async function createByApply(context: ServerContext, write: Write, change: Change): Promise<ModelObject | undefined> {
   const { kind, name, namespace } = write;
   const changed = placed(cleaned(change(undefined)), namespace);
   if (changed.metadata.uid !== undefined) {
@@ -402,7 +398,7 @@ export function preconditionsOf({ body }: ModelRequest): Preconditions {
 }
 
 /** What a DELETE asks of the object that is there. */
-export interface Preconditions {
+interface Preconditions {
   readonly uid?: string;
   readonly resourceVersion?: string;
 }

@@ -65,7 +65,7 @@ export interface ServerBuild {
 }
 
 /** What an {@link ApiServerNode} is made of. */
-export interface ApiServerNodeOptions {
+interface ApiServerNodeOptions {
   readonly schedule: Schedule;
   readonly random: Random;
   readonly etcd: SimEtcd;

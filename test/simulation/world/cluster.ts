@@ -13,7 +13,7 @@ import { oneOf, spread, type Streams } from "./random.ts";
 import type { Schedule } from "./schedule.ts";
 
 /** The address that all API servers share. */
-export const BALANCER_URL = "https://balancer.sim:6443";
+const BALANCER_URL = "https://balancer.sim:6443";
 const SLICE_KEY = "/registry/endpointslices/default/kubernetes";
 /** Others take the address of an API server out of the EndpointSlice so long after it crashed. */
 const ENDPOINT_TTL_MS = 15_000;
@@ -21,7 +21,7 @@ const ENDPOINT_TTL_MS = 15_000;
 const MOST_SERVERS = 5;
 
 /** What a {@link SimCluster} is made of. */
-export interface SimClusterOptions {
+interface SimClusterOptions {
   readonly schedule: Schedule;
   readonly streams: Streams;
   readonly servers: number;
@@ -33,7 +33,7 @@ export interface SimClusterOptions {
 }
 
 /** What is done to requests of ksvm on their way: lost, reset, or answered by something between; `undefined` lets one pass. */
-export type Interference = (request: ModelRequest) => "lost" | "reset" | FalseAnswer | undefined;
+type Interference = (request: ModelRequest) => "lost" | "reset" | FalseAnswer | undefined;
 
 /** What comes in the place of an API server's answer: a page, or a Status. */
 export interface FalseAnswer {

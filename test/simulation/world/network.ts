@@ -27,10 +27,10 @@ export type Fate = {
 );
 
 /** Decides about one request to a base URL. `pinned` is the peer that the connection leads to, where there is one. */
-export type Route = (request: ModelRequest, server: string, pinned: Peer | undefined) => Fate;
+type Route = (request: ModelRequest, server: string, pinned: Peer | undefined) => Fate;
 
 /** How long the next thing is on its way from or to a process, in milliseconds. */
-export type Latency = () => number;
+type Latency = () => number;
 
 /** What a sabotage does to ksvm where it sends and gets, as if it had sent or understood something else. */
 export interface Edge {
@@ -48,7 +48,7 @@ export interface Edge {
 export type TextAnswer = ModelAnswer & { readonly body: string };
 
 /** What a {@link Network} is made of. */
-export interface NetworkOptions {
+interface NetworkOptions {
   readonly schedule: Schedule;
   readonly route: Route;
   /** Of a process. */

@@ -7,11 +7,6 @@ const EPOCH_MS = Date.UTC(2026, 0, 1);
 /** One for all: most time limits end after what they were for, and to make one takes longer than all else that is done then. */
 const TIME_IS_UP = new DOMException("The operation was aborted due to timeout", "TimeoutError");
 
-/** What a clock shows that is right, in milliseconds since the Unix epoch. */
-export function timeOf({ now }: Pick<Schedule, "now">): number {
-  return EPOCH_MS + now;
-}
-
 /** How a process stands still: alone, as by SIGSTOP, or with its machine. */
 export type StandSort = "pause" | "suspend";
 
@@ -137,11 +132,6 @@ export class SimProcess {
     if (this.#suspendedAt === undefined) return;
     this.#suspendedMs = this.#schedule.now - this.#suspendedAt;
     this.#suspendedAt = undefined;
-  }
-
-  /** How far its clock of the day is ahead, in milliseconds; negative where it is behind. */
-  get aheadMs(): number {
-    return this.#offMs;
   }
 
   /** Moves its clock of the day, by milliseconds. */

@@ -51,7 +51,7 @@ const LEADER_LEASE = `/leases/${CONTROLLER_LEASE}`;
 const RUN_LEASES = "/leases/ksvm-migrate.";
 
 /** A resource whose objects users have. */
-export interface UserResource {
+interface UserResource {
   /** Empty for the core group. */
   readonly group: string;
   /** The plural. */
@@ -59,7 +59,7 @@ export interface UserResource {
 }
 
 /** @param resources that users have objects of. @returns `undefined` for anything else */
-export function requestKindOf(request: ModelRequest, resources: readonly UserResource[]): RequestKind | undefined {
+function requestKindOf(request: ModelRequest, resources: readonly UserResource[]): RequestKind | undefined {
   const { method, path } = request;
   if (path.startsWith(CRDS)) return ofCrd(request);
   if (path.startsWith(GUARDS)) return method === "GET" ? undefined : method === "DELETE" ? "removeGuard" : "putGuard";

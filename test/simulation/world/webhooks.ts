@@ -7,7 +7,7 @@ import type { SimWebhook } from "./cluster.ts";
 // What the webhooks of simulated worlds answer: those of users, and ksvm's own.
 
 /** What a webhook of the simulation is asked about. */
-export interface ReviewedRequest {
+interface ReviewedRequest {
   readonly uid: string;
   readonly name: string;
   readonly operation: string;
@@ -42,7 +42,7 @@ interface ConversionRequest {
 }
 
 /** An object as a conversion webhook sees it. */
-export interface ConvertedObject {
+interface ConvertedObject {
   readonly apiVersion: string;
   readonly metadata: { readonly name: string };
   readonly spec?: Readonly<Record<string, unknown>>;

@@ -54,7 +54,7 @@ export interface Sabotage {
 }
 
 /** What a {@link World} is made of. */
-export interface WorldOptions {
+interface WorldOptions {
   readonly plan: Plan;
   /** What is broken about ksvm. */
   readonly sabotage: Sabotage | undefined;

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { balance } from "../integration/balancer.ts";
-import { identityOfHost } from "./identity-lease.ts";
-import { HELD_WRITES, PausableServers } from "./pausable-servers.ts";
-import { IS_LONG } from "./random.ts";
-import { Scenario, type ScenarioOptions } from "./scenario.ts";
+import { identityOfHost } from "../chaos/identity-lease.ts";
+import { HELD_WRITES, PausableServers } from "../chaos/pausable-servers.ts";
+import { IS_LONG } from "../chaos/random.ts";
+import { Scenario, type ScenarioOptions } from "../chaos/scenario.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;

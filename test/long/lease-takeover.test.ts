@@ -6,8 +6,8 @@ import { loadKubeConfig } from "../../src/kube/connect/config.ts";
 import { CRDS } from "../../src/kube/resources.ts";
 import { Transport } from "../../src/kube/transport.ts";
 import { Cluster } from "../integration/cluster.ts";
-import { errorCodeOf, type KsvmLine } from "./ksvm-process.ts";
-import { Scenario } from "./scenario.ts";
+import { errorCodeOf, type KsvmLine } from "../chaos/ksvm-process.ts";
+import { Scenario } from "../chaos/scenario.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;
