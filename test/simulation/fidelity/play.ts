@@ -1,5 +1,3 @@
-import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
-import { lastStorageChangeOf } from "../../../src/apiservers/settle.ts";
 import {
   type Answer,
   type Json,
@@ -295,25 +293,13 @@ class Names {
   }
 }
 
-/** Whether ksvm takes an entry with these fields of `spec` for a change of the conversion. */
-function isOfConversion(spec: unknown): boolean {
-  const [before, at] = ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"];
-  const { "f:versions": _, ...rest } = (spec ?? {}) as Readonly<Record<string, unknown>>;
-  const managedFields = [
-    { time: before, fieldsV1: { "f:spec": { "f:versions": {} } } },
-    { time: at, fieldsV1: { "f:spec": rest } },
-  ];
-  const crd = { metadata: { creationTimestamp: before, managedFields } } as unknown as CustomResourceDefinition;
-  return lastStorageChangeOf(crd) === Date.parse(at);
-}
-
 function formOf(value: string): string {
   if (TIME.test(value)) return "a time";
   return MICRO_TIME.test(value) ? "a time with microseconds" : value;
 }
 
 /**
- * As far as ksvm reads them: who owns `spec.versions` and `spec.conversion` since when, and that there are some. Their order depends on
+ * As far as ksvm reads them: who owns `spec.versions` since when, and that there are some. Their order depends on
  * whether a second has passed between two writes.
  */
 function entriesOf(value: unknown): unknown {
@@ -322,8 +308,7 @@ function entriesOf(value: unknown): unknown {
     const { apiVersion, fieldsV1, manager, operation, subresource, time } = entry;
     const spec = (fieldsV1 as Readonly<Record<string, unknown>> | undefined)?.["f:spec"];
     const ownsVersions = typeof spec === "object" && spec !== null && Object.hasOwn(spec, "f:versions");
-    const owns = { ownsVersions, ownsConversion: isOfConversion(spec) };
-    return { apiVersion, manager, operation, subresource, ...owns, time: formOf(String(time)) };
+    return { apiVersion, manager, operation, subresource, ownsVersions, time: formOf(String(time)) };
   });
   return entries.toSorted((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
 }

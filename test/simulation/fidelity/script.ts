@@ -1,7 +1,7 @@
 import type { Scenario } from "./play.ts";
 import { conversions, freezeByPolicy, freezeByWebhook, mutatingWebhook, webhooks } from "./scenarios/admission.ts";
 import { builtIns, encryption, migrations, restarts } from "./scenarios/built-ins-and-servers.ts";
-import { crdConversion, crdDeletion, crdLife, discovery, goneVersions, unconvertedManagers } from "./scenarios/crds.ts";
+import { crdDeletion, crdLife, discovery, goneVersions, unconvertedManagers } from "./scenarios/crds.ts";
 import { deletions, edits, expiredTokens, lists, noOpWrites } from "./scenarios/objects-and-lists.ts";
 import { lateWrites, leases, watches, watchesAcrossChanges } from "./scenarios/watches-and-leases.ts";
 
@@ -9,7 +9,6 @@ import { lateWrites, leases, watches, watchesAcrossChanges } from "./scenarios/w
 export const SCRIPT: readonly Scenario[] = [
   discovery,
   crdLife,
-  crdConversion,
   crdDeletion,
   noOpWrites,
   edits,

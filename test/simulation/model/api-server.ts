@@ -295,7 +295,7 @@ function runCrdControllers(etcd: SimEtcd, now: number): boolean {
 
 /** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/controller/status/naming_controller.go */
 function establish(etcd: SimEtcd, entry: EtcdEntry, now: number): void {
-  const { group, names } = entry.object["spec"] as { readonly group: string; readonly names: unknown };
+  const { names } = entry.object["spec"] as { readonly names: unknown };
   const status = (entry.object["status"] ?? {}) as CrdStatus;
   const isOn = (type: string): boolean =>
     (status.conditions ?? []).some((one) => one.type === type && one.status === "True");
@@ -311,11 +311,6 @@ function establish(etcd: SimEtcd, entry: EtcdEntry, now: number): void {
     return;
   }
   next = withCondition(next, condition("Established", "Installing", INSTALLING, false));
-  if (isProtected(group)) {
-    const { annotations = {} } = entry.object.metadata;
-    const approval = annotations[APPROVED] ?? "";
-    next = withCondition(next, condition(CONFORMANT, "ApprovedAnnotation", `approved in ${approval}`));
-  }
   const first = write(etcd, entry, { status: next, now });
   if (first === undefined) return;
   const established = condition("Established", "InitialNamesAccepted", INSTALLING);
@@ -323,14 +318,6 @@ function establish(etcd: SimEtcd, entry: EtcdEntry, now: number): void {
 }
 
 const INSTALLING = "the initial names have been accepted";
-const APPROVED = "api-approved.kubernetes.io";
-const CONFORMANT = "KubernetesAPIApprovalPolicyConformant";
-
-/** https://github.com/kubernetes/enhancements/pull/1111 */
-function isProtected(group: string): boolean {
-  return /(^|\.)(k8s|kubernetes)\.io$/.test(group);
-}
-
 /**
  * Deletes the objects of a CRD, then the CRD. Objects that finalizers hold are waited for.
  *

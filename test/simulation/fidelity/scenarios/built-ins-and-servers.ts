@@ -10,7 +10,6 @@ import {
   objectPath,
   type Resource,
   SECRETS,
-  STORAGE_STATES,
 } from "../../../../src/kube/resources.ts";
 import { manifestOf } from "../../../../src/migrations/manifest.ts";
 import type { Play, Scenario } from "../play.ts";
@@ -169,21 +168,9 @@ export const migrations: Scenario = {
         pick: facts,
       });
       await play.wait(`${name} is established`, get(crdPath(name)), isEstablished);
-      await play.line(
-        `apply ${name} again: nothing is written`,
-        apply(crdPath(name), crd, { fieldManager: "ksvm-init", force: true }),
-        { pick: facts },
-      );
-      await play.line(`${name} says that its group is approved`, get(crdPath(name)), {
-        pick: ({ status }) =>
-          status.conditions
-            .map(({ reason, status: state, type }: Json) => ({ type, status: state, reason }))
-            .toSorted((a: Json, b: Json) => (a.type < b.type ? -1 : 1)),
-      });
     }
     const all = collectionPath(MIGRATIONS);
-    const states = collectionPath(STORAGE_STATES);
-    for (const path of [all, states]) await play.wait(`${path} is served`, get(path), ({ status }) => status === 200);
+    await play.wait("migrations are served", get(all), ({ status }) => status === 200);
     await play.world.pause(HANDLER_LAG_MS);
 
     const resource = { group: "generated", version: "v1", resource: "balls" };
@@ -194,10 +181,6 @@ export const migrations: Scenario = {
     const marked = await play.line(
       "an annotation, with uid and resourceVersion",
       merge(at, { metadata: { ...stateOf(created), annotations: { [FORCE_ANNOTATION]: "true" } } }),
-    );
-    await play.line(
-      "an annotation, with a stale resourceVersion",
-      merge(at, { metadata: { ...stateOf(created), annotations: { [FORCE_ANNOTATION]: null } } }),
     );
     const status = (state: Json, reason: string): Json => ({
       metadata: state,
@@ -211,24 +194,6 @@ export const migrations: Scenario = {
     await play.line("the status with a stale resourceVersion", merge(`${at}/status`, status(stateOf(marked), "Other")));
     await play.line("the list", get(all, { query: { limit: 500 } }));
     await play.line("delete", remove(at, { uid: stateOf(created).uid }));
-
-    const state = {
-      apiVersion: "migration.k8s.io/v1alpha1",
-      kind: "StorageState",
-      metadata: { name: "balls.example.com", labels },
-      spec: { resource: { group: "example.com", resource: "balls" } },
-    };
-    const made = await play.line("create a StorageState", post(states, state));
-    const own = objectPath(STORAGE_STATES, { name: "balls.example.com" });
-    const hashes = (resourceVersion: string, hash: string): Json => ({
-      metadata: { resourceVersion },
-      status: {
-        persistedStorageVersionHashes: ["Unknown", hash],
-        currentStorageVersionHash: hash,
-        lastHeartbeatTime: TIME,
-      },
-    });
-    await play.line("its status", merge(`${own}/status`, hashes(metadataOf(made).resourceVersion, "abc=")));
   },
 };
 

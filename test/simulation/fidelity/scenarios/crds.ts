@@ -178,26 +178,6 @@ function deletion({ kind, metadata }: Json): unknown {
   return { kind, isDeleted: metadata?.deletionTimestamp !== undefined, finalizers: metadata?.finalizers };
 }
 
-/** Who owns `spec.conversion`, by which a run tells when it changed. */
-export const crdConversion: Scenario = {
-  name: "changes of the conversion of a CRD",
-  async play(play) {
-    const gears = new Subject("gear");
-    await play.line("create", gears.create({ storage: "v1" }), options);
-    await play.wait("it becomes established", get(gears.path), isEstablished);
-    const change = (title: string, conversion: object, fieldManager: string) =>
-      play.line(title, merge(gears.path, { spec: { conversion } }, { fieldManager }), options);
-    const clientConfig = { url: "https://convert.example.com/" };
-    const webhook = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig } };
-    await change("a webhook converts", webhook, "operator");
-    await change("the same again: nothing is written", webhook, "injector");
-    await change("another address", { webhook: { clientConfig: { url: "https://other.example.com/" } } }, "another");
-    await change("other review versions", { webhook: { conversionReviewVersions: ["v1", "v1beta1"] } }, "third");
-    await play.line("as it is now", get(gears.path), options);
-    await change("nothing converts any more", { strategy: "None", webhook: null }, "fourth");
-  },
-};
-
 /** What an API server says of a CRD while objects are deleted with it. */
 export const crdDeletion: Scenario = {
   name: "a CRD that is deleted with its objects",
