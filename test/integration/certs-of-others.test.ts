@@ -72,38 +72,41 @@ function writeSecret({ certPem, keyPem }: IssuedPair): Promise<unknown> {
   return api.patch(SECRETS, metadata, { type: APPLY_PATCH, body }, { fieldManager: "another-program", force: true });
 }
 
-await t.test("a Secret of another program is waited for, and each renewal is served at once", async (t) => {
-  const controller = await start("--certificates=secret", "--cert-secret=ksvm-webhook-tls");
-  await until(controller, 503, /there is no serving certificate yet/);
-  t.equal((await controller.health("/livez")).status, 200, "a restart would repair nothing");
-  t.match(controller.log(), /ksvm-webhook-tls/, "it says what it waits for");
-  await writeSecret(await issue());
-  await writeBundle(ca);
-  await until(controller, 200, /./);
+await t.test(
+  "a Secret of another program is waited for, and each renewal is served without losing a review",
+  async (t) => {
+    const controller = await start("--certificates=secret", "--cert-secret=ksvm-webhook-tls");
+    await until(controller, 503, /there is no serving certificate yet/);
+    t.equal((await controller.health("/livez")).status, 200, "a restart would repair nothing");
+    t.match(controller.log(), /ksvm-webhook-tls/, "it says what it waits for");
+    await writeSecret(await issue());
+    await writeBundle(ca);
+    await until(controller, 200, /./);
 
-  await untilDenied(cluster, kind);
-  const load = StorageChangeLoad.start(t, cluster, [kind], 20);
-  const connections = keepConnecting(t, cluster, service.port);
-  for (let renewals = 0; renewals < 3; renewals++) {
-    const pair = await issue();
-    await writeSecret(pair);
-    await untilServed(pair);
-  }
-  const [report, { failures }] = await Promise.all([load.stop(), connections.stop()]);
-  t.comment(describeLoad(report));
-  t.same(report.others, [], "each review was answered");
-  t.same(failures, [], "each connection was trusted");
-  t.ok(report.denied > 0);
-  const { metadata } = await api.get<KubeObject>(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
-  const owners = metadata.managedFields?.filter(({ fieldsV1 }) => JSON.stringify(fieldsV1).includes("f:caBundle"));
-  t.same(
-    owners?.map(({ manager }) => manager),
-    ["another-program"],
-    "the caBundle is left to its writer",
-  );
-  t.equal(await controller.stop(), 0);
-  t.notMatch(controller.log(), /forbidden/i, "the rights of deploy/ are enough");
-});
+    await untilDenied(cluster, kind);
+    const load = StorageChangeLoad.start(t, cluster, [kind], 20);
+    const connections = keepConnecting(t, cluster, service.port);
+    for (let renewals = 0; renewals < 3; renewals++) {
+      const pair = await issue();
+      await writeSecret(pair);
+      await untilServed(pair);
+    }
+    const [report, { failures }] = await Promise.all([load.stop(), connections.stop()]);
+    t.comment(describeLoad(report));
+    t.same(report.others, [], "each review was answered");
+    t.same(failures, [], "each connection was trusted");
+    t.ok(report.denied > 0);
+    const { metadata } = await api.get<KubeObject>(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
+    const owners = metadata.managedFields?.filter(({ fieldsV1 }) => JSON.stringify(fieldsV1).includes("f:caBundle"));
+    t.same(
+      owners?.map(({ manager }) => manager),
+      ["another-program"],
+      "the caBundle is left to its writer",
+    );
+    t.equal(await controller.stop(), 0);
+    t.notMatch(controller.log(), /forbidden/i, "the rights of deploy/ are enough");
+  },
+);
 
 await t.test("a replica with files is ready once API servers trust them, and serves what replaces them", async (t) => {
   await writeBundle(otherCa);

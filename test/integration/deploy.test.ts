@@ -135,15 +135,16 @@ await t.test("the installation can be applied again and again with a new image, 
   t.equal(await caBundle(), filled);
 });
 
+function createPod(name: string, { metadata, spec }: PodTemplate): Promise<unknown> {
+  const pod = { apiVersion: "v1", kind: "Pod", metadata: { ...metadata, name, namespace: NAMESPACE }, spec };
+  return api.create(PODS, pod, { dryRun: true });
+}
+
 await t.test("every pod passes the restricted Pod Security Standard, which the namespace enforces", async (t) => {
-  const create = (name: string, { metadata, spec }: PodTemplate): Promise<unknown> => {
-    const pod = { apiVersion: "v1", kind: "Pod", metadata: { ...metadata, name, namespace: NAMESPACE }, spec };
-    return api.create(PODS, pod, { dryRun: true });
-  };
   const templates = await podTemplates();
-  for (const [name, template] of Object.entries(templates)) await t.resolves(create(name, template), name);
+  for (const [name, template] of Object.entries(templates)) await t.resolves(createPod(name, template), name);
   const careless = { ...templates.init, spec: { ...templates.init.spec, securityContext: {} } };
-  await t.rejects(create("careless", careless), /violates PodSecurity "restricted/, "negative control");
+  await t.rejects(createPod("careless", careless), /violates PodSecurity "restricted/, "negative control");
 });
 
 for (const account of ["storage-migrator-certificates", "storage-migrator"]) {
@@ -258,6 +259,12 @@ for (const [account, { needed, tooMuch }] of Object.entries(RIGHTS)) {
   });
 }
 
+/** The uid of a priority level, by which answers name it. */
+async function uidOf(name: string): Promise<string | undefined> {
+  const levels = { group: "flowcontrol.apiserver.k8s.io", version: "v1", resource: "prioritylevelconfigurations" };
+  return (await api.get<KubeObject>(levels, { name })).metadata.uid;
+}
+
 await t.test("rewriting goes behind everybody else, Leases do not wait with it", async (t) => {
   const token = await tokenOf(cluster, "storage-migrator");
   const agent = new Agent({ connect: { ca: cluster.controlPlane.ca } });
@@ -267,10 +274,6 @@ await t.test("rewriting goes behind everybody else, Leases do not wait with it",
     const answer = await request(url, { dispatcher: agent, headers: { authorization: `Bearer ${token}` } });
     await answer.body.dump();
     return answer.headers["x-kubernetes-pf-prioritylevel-uid"];
-  };
-  const uidOf = async (name: string): Promise<unknown> => {
-    const levels = { group: "flowcontrol.apiserver.k8s.io", version: "v1", resource: "prioritylevelconfigurations" };
-    return (await api.get<KubeObject>(levels, { name })).metadata.uid;
   };
   for (const [path, level] of [
     ["/apis/example.com/v1/widgets?limit=1", "ksvm-rewrite"],

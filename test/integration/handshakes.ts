@@ -5,7 +5,7 @@ import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** So long an API server goes on with the caBundle that it knew, as far as these tests go. */
+/** So long an API server goes on with the caBundle that it knew, and a replica with its certificate, as far as these tests go. */
 const BEHIND_MS = 500;
 
 /** The CAs in the caBundle of the webhook configuration. */
@@ -36,25 +36,30 @@ export function servedAt(port: number): Promise<X509Certificate> {
   });
 }
 
+function isTrusted(served: X509Certificate, cas: readonly X509Certificate[]): boolean {
+  return cas.some((ca) => served.verify(ca.publicKey));
+}
+
 /**
  * Opens connections one after the other until it is stopped, at the latest with the test: API servers keep theirs, and hardly ever
- * look at a certificate. Each has to be trusted by the caBundle of now, and by that of a moment ago.
+ * look at a certificate. An API server or a replica may be a moment behind: what is served now has to be trusted by the caBundle of a moment
+ * ago, and what was served then by that of now.
  */
 export function keepConnecting(t: Test, cluster: Cluster, port: number) {
   const failures: string[] = [];
   let handshakes = 0;
   const end = new AbortController();
-  const known: { readonly cas: readonly X509Certificate[]; readonly at: number }[] = [];
+  const known: { readonly cas: readonly X509Certificate[]; readonly served: X509Certificate; readonly at: number }[] =
+    [];
   const look = async (): Promise<void> => {
     const at = performance.now();
-    known.push({ cas: await trustedCas(cluster), at });
-    while (known[1] !== undefined && known[1].at < at - BEHIND_MS) known.shift();
-    const served = await servedAt(port);
+    const [cas, served] = [await trustedCas(cluster), await servedAt(port)];
     handshakes++;
-    for (const { cas, at: readAt } of [known[0], known.at(-1)].filter((one) => one !== undefined)) {
-      const isTrusted = cas.some((ca) => served.verify(ca.publicKey));
-      if (!isTrusted) failures.push(`not trusted by the caBundle of ${Math.round(at - readAt)} ms before`);
-    }
+    known.push({ cas, served, at });
+    while (known.length > 1 && (known[0]?.at ?? 0) < at - BEHIND_MS) known.shift();
+    const [before = { cas, served }] = known;
+    if (!isTrusted(served, before.cas)) failures.push("an API server that is behind does not trust what is served");
+    if (!isTrusted(before.served, cas)) failures.push("what a replica that is behind serves is not trusted any more");
   };
   const ended = (async () => {
     while (!end.signal.aborted) {

@@ -50,7 +50,7 @@ async function runContainer(
 }
 
 /** Runs one Job to its end, and writes that into its status, as the controller of Jobs does. */
-export async function runJob(cluster: Cluster, job: Job): Promise<ProgramEnd> {
+async function runJob(cluster: Cluster, job: Job): Promise<ProgramEnd> {
   const startTime = new Date().toISOString();
   const end = await runPodOf(cluster, job);
   const time = new Date().toISOString();

@@ -46,7 +46,7 @@ export async function createFrozen({ api }: Cluster, word: string, kib = 0): Pro
 }
 
 /** Sends one storage change of a CRD. */
-export function sendStorageChange(controlPlane: ControlPlane, { name }: Pick<TestKind, "name">, query = "") {
+function sendStorageChange(controlPlane: ControlPlane, { name }: Pick<TestKind, "name">, query = "") {
   const path = `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}${query}`;
   return controlPlane.request(path, {
     method: "PATCH",
