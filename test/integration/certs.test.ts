@@ -15,7 +15,7 @@ const cluster = await Cluster.start(t);
 const { api } = cluster;
 await installSystem(cluster);
 
-const DWELL = ["--apiserver-dwell=2s", "--replica-dwell=2s"];
+const DWELL = ["--apiserver-dwell=3s", "--replica-dwell=3s"];
 
 function certs(command: string, ...args: readonly string[]) {
   return cluster.ksvm(["certs", command, ...(command === "status" ? [] : DWELL), ...args]);

@@ -6,7 +6,7 @@ import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
 import type { Cluster } from "./cluster.ts";
 
 /** So long an API server goes on with the caBundle that it knew, and a replica with its certificate, as far as these tests go. */
-const BEHIND_MS = 500;
+const BEHIND_MS = 1_500;
 
 /** The CAs in the caBundle of the webhook configuration. */
 export async function trustedCas({ api }: Cluster): Promise<readonly X509Certificate[]> {
