@@ -7,7 +7,7 @@ import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
 import { between, IS_LONG, pick, type Random, randomFrom } from "./random.ts";
 
 /** In `make test` several scenarios share the machine, and more load would slow down what they wait for. */
-const PAUSE_MS = IS_LONG ? 60 : 150;
+const PAUSE_MS = IS_LONG ? 60 : 250;
 
 /** How a {@link Load} works. */
 export interface LoadOptions {
@@ -16,7 +16,7 @@ export interface LoadOptions {
   readonly existing: readonly string[];
   /** @default 4 */
   readonly workers?: number;
-  /** Milliseconds between two requests of a worker. @default 150, and 60 in `make chaos` */
+  /** Milliseconds between two requests of a worker. @default 250, and 60 in `make chaos` */
   readonly pauseMs?: number;
   /** The API servers that it talks to. @default the first one */
   readonly apiservers?: readonly [number, ...number[]];

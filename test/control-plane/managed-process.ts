@@ -6,6 +6,9 @@ import { RunningProgram } from "../processes/program.ts";
 
 const STARTS = 3;
 
+/** Several API servers share two cores: collecting garbage less often and on one of them saves a quarter of their CPU time. */
+const GO_ENV = { GOGC: "300", GOMAXPROCS: "1" };
+
 export interface ManagedProcessSpec {
   readonly name: string;
   /** `undefined` where another process runs it, and uses it for other tests as well. */
@@ -59,7 +62,8 @@ export class ManagedProcess {
     if (command === undefined) throw new Error(IS_SHARED);
     const log = openSync(this.logFile, "a");
     // In a session of its own, Ctrl-C in the terminal reaches the test only, which then ends things in order.
-    const options = { detached: true, outlives: true, stdout: log, stderr: log } as const;
+    const env = { ...GO_ENV, ...process.env };
+    const options = { detached: true, outlives: true, env, stdout: log, stderr: log } as const;
     const program = new RunningProgram(command, args, options);
     closeSync(log);
     this.#program = program;

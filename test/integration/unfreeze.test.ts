@@ -95,7 +95,7 @@ await t.test(
     await cluster.createCrd(kind, { storage: "v1" });
     await leaveStorageMigrating(cluster, kind);
     const migration = {
-      apiVersion: "storagemigration.k8s.io/v1beta1",
+      apiVersion: "storagemigration.k8s.io/v1",
       kind: "StorageVersionMigration",
       metadata: { name: kind.plural },
       spec: { resource: { group: "example.com", resource: kind.plural } },
