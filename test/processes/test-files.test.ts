@@ -65,6 +65,17 @@ for (const [what, text, why] of BROKEN) {
   });
 }
 
+await tap.test("negative control: an error that nobody catches fails the file", async (t) => {
+  const wait = "await new Promise((resolve) => setTimeout(resolve, 200));";
+  for (const error of ['setTimeout(() => { throw new Error("lost"); });', 'void Promise.reject(new Error("lost"));']) {
+    const { counts } = await run(
+      t,
+      `import t from ${TAP}; await t.test("one", async (t) => { ${error} ${wait} t.pass(); });`,
+    );
+    t.equal(counts?.failed, 1, error);
+  }
+});
+
 await tap.test("a file ends after its timeout, also one that is in an endless loop", async (t) => {
   const wait = `import t from ${TAP}; await t.test("waits", () => new Promise(() => setInterval(() => {}, 1_000)));`;
   for (const text of [wait, "for (;;);"]) {

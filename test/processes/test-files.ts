@@ -39,6 +39,8 @@ export interface RunOptions {
 /** A file ends itself after its timeout. One that is in an endless loop cannot: it is killed after this many times as long. */
 const PATIENCE = 2;
 
+const WITHOUT_ASYNC_HOOKS = new URL("without-async-hooks.ts", import.meta.url).href;
+
 /**
  * Runs test files, each in a process of its own, and counts their tests. The runner of tap would do the same. It has each process, and each
  * Node that a test starts, load modules that measure coverage: that takes more than half of the time of a small test.
@@ -96,7 +98,7 @@ export class TestFiles {
     const startedAt = performance.now();
     const env = { ...this.#env, TAP: "1", TAP_TIMEOUT: String(timeoutSeconds) };
     // In a process group of its own, so that what it started ends with it where it has to be killed.
-    const child = spawn(process.execPath, [file], {
+    const child = spawn(process.execPath, ["--import", WITHOUT_ASYNC_HOOKS, file], {
       cwd: this.#cwd,
       env,
       detached: true,
