@@ -24,21 +24,19 @@ export async function readMetrics(
 ): Promise<void> {
   const body = await transport.stream({ method: "GET", path: METRICS_PATH, accept: "text/plain", signal });
   let areMetrics = false;
-  for await (const line of linesOf(boundedChunks(body, MAX_METRICS_BYTES))) {
+  let rest = "";
+  const take = (line: string): void => {
     areMetrics ||= METRIC.test(line);
     onLine(line);
+  };
+  for await (const chunk of boundedChunks(body, MAX_METRICS_BYTES)) {
+    // Without a promise for each of tens of thousands of lines.
+    const lines = (rest + chunk.toString("latin1")).split("\n");
+    rest = (lines.pop() ?? "").slice(0, MAX_LINE_LENGTH);
+    for (const line of lines) take(line);
   }
+  take(rest);
   if (!areMetrics) {
     throw new DoubtfulAnswer(`Cannot read ${METRICS_PATH} of ${transport.server}: the answer has no metrics`);
   }
-}
-
-async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<string> {
-  let rest = "";
-  for await (const chunk of chunks) {
-    const lines = (rest + chunk.toString("latin1")).split("\n");
-    rest = (lines.pop() ?? "").slice(0, MAX_LINE_LENGTH);
-    yield* lines;
-  }
-  yield rest;
 }
