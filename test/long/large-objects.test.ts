@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { startProgram } from "../processes/program.ts";
-import { buildProgram } from "./built-program.ts";
-import { Cluster } from "./cluster.ts";
-import { TestKind } from "./crd-fixture.ts";
-import { createAnnotated } from "./large-objects.ts";
+import { buildProgram } from "../integration/built-program.ts";
+import { Cluster } from "../integration/cluster.ts";
+import { TestKind } from "../integration/crd-fixture.ts";
+import { createAnnotated } from "../integration/large-objects.ts";
 
 const OBJECTS = 500;
 const ANNOTATION_BYTES = 200_000;

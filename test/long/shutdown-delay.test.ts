@@ -3,8 +3,8 @@ import t, { type Test } from "tap";
 import { IDENTITY_NAMESPACE } from "../../src/apiservers/control-plane-objects.ts";
 import { LEASES } from "../../src/kube/resources.ts";
 import { storedWith } from "../control-plane/encryption.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { EncryptedObjects, optionsOf } from "./encrypted-objects.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { EncryptedObjects, optionsOf } from "../integration/encrypted-objects.ts";
 
 const DELAY_MS = 20_000;
 /** A run that does not wait for it is done by then. */
