@@ -20,7 +20,7 @@ const NEEDS = [
     what: "it emulates 1.33 and 1.36",
   },
   {
-    files: "test/integration/shutdown-delay.test.ts",
+    files: "test/long/shutdown-delay.test.ts",
     minor: 35,
     what: "an API server that ends deletes its identity Lease",
   },
