@@ -9,7 +9,7 @@ const VERSIONS = ["v1alpha1", "v1beta1", "v1"];
 /** When the storage version changes for the first time. */
 const FLIP_AT = 2_000;
 /** One in so many worlds has replicas of the controller: such a world takes several times as long. */
-const CONTROLLED_IN = 8;
+const CONTROLLED_IN = 12;
 /** A change of a CRD that is so old is long past, in milliseconds: nothing is waited for. */
 const OLD_MS = 3 * 3_600_000 + 120_000;
 
@@ -48,18 +48,19 @@ function limitsOf(seed: number, random: Random, isAimed: boolean): Limits {
     ...(isControlled && oneIn(random, 4) ? [custom(random, "gadgets", objects)] : []),
     ...(isControlled && oneIn(random, 5) ? [builtIn(random, [1, 12])] : []),
   ];
-  const reencrypts = oneIn(random, isBuiltIn ? 2 : isControlled ? 8 : 14);
+  const reencrypts = oneIn(random, isBuiltIn ? 2 : isControlled ? 8 : 28);
   const isLongAgo = !isControlled && oneIn(random, 16);
   return {
     seed,
     servers: oneOf(random, [1, 2, 2, 3]),
-    access: oneOf(random, ["each", "each", "sampled"]),
+    // Behind one address ksvm asks again and again until it has met all of them.
+    access: oneIn(random, 5) ? "sampled" : "each",
     ...(oneIn(random, isControlled ? 5 : 12) ? { hasInTree: true } : {}),
     ...(oneIn(random, 5) ? { hasWebhook: true } : {}),
     kinds,
     ...(!isControlled && oneIn(random, 4) ? { maxInFlight: 3 } : {}),
     programs: isControlled ? replicas(random, reencrypts) : commands(random, reencrypts),
-    writeEveryMs: Math.round(isLongAgo ? 120_000 : spread(random, 2_000, 60_000)),
+    writeEveryMs: Math.round(isLongAgo ? 120_000 : spread(random, 5_000, 90_000)),
     startAt:
       isControlled && oneIn(random, 2)
         ? 10
@@ -116,7 +117,7 @@ function custom(random: Random, plural: string, objects: Objects): KindPlan {
 
 /** Of most worlds few: some have enough that a run adapts how many requests it has under way. */
 function objectsOf(random: Random, objects: Objects): number {
-  return oneIn(random, 30) ? 120 : Math.floor(spread(random, ...objects));
+  return oneIn(random, 50) ? 120 : Math.floor(spread(random, ...objects));
 }
 
 const BUILT_INS = [

@@ -39,9 +39,9 @@ export function lastingOf(random: Random): number {
   return Math.round(spread(random, 50, DISTURBED_MS / 3));
 }
 
-/** Milliseconds of an obstacle that a run has to wait for: one in ten lasts for longer than a run keeps its freeze or waits at all. */
+/** Milliseconds of an obstacle that a run has to wait for: one in 20 lasts for longer than a run keeps its freeze or waits at all. */
 export function obstacleLastingOf(random: Random): number {
-  return oneIn(random, 10) ? Math.round(300_000 + random() * 900_000) : lastingOf(random);
+  return oneIn(random, 20) ? Math.round(300_000 + random() * 900_000) : lastingOf(random);
 }
 
 /** Milliseconds that a clock jumps by, forward or back: minutes. */
