@@ -15,8 +15,8 @@ export interface EtcdRelay {
 export async function relayToEtcd(t: Test, etcdUrl: string): Promise<EtcdRelay> {
   const clientOf = new Map<Socket, Socket>();
   let isHeld = false;
-  const server = createServer((client) => {
-    const upstream = connect(Number(new URL(etcdUrl).port), "127.0.0.1");
+  const server = createServer({ noDelay: true }, (client) => {
+    const upstream = connect({ port: Number(new URL(etcdUrl).port), host: "127.0.0.1", noDelay: true });
     clientOf.set(upstream, client);
     client.pipe(upstream);
     if (!isHeld) upstream.pipe(client);

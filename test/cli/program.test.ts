@@ -137,6 +137,15 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     2,
     /^error: Cannot complete for "csh": expected bash, zsh or fish \[Usage\]\n$/,
   ],
+  ["reencrypt is given nothing", ["reencrypt"], 2, /\[Usage\]\n$/],
+  ["reencrypt is given all and a name", ["reencrypt", "--all", "secrets"], 2, /\[Usage\]\n$/],
+  ["the digest of a configuration is none", ["reencrypt", "--expect-config", "abc", "secrets"], 2, /\[Usage\]\n$/],
+  [
+    "a configuration is expected of API servers that are not asked",
+    ["reencrypt", "secrets", "--assume-config-rolled-out", "--expect-config", "a".repeat(64)],
+    2,
+    /\[Usage\]\n$/,
+  ],
   ["no name is given", ["migrate"], 2, /^error: Cannot tell what to migrate: .* \[Usage\]\n$/],
   ["a name and --all-stale are given", ["migrate", "a.b", "--all-stale"], 2, /\[Usage\]\n$/],
   [

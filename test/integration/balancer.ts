@@ -34,9 +34,9 @@ export async function balance(t: Test, controlPlane: ControlPlane, urls: readonl
   const sockets = new Set<Socket>();
   const connections = new Set<BalancedConnection>();
   const upstreams = new Map<Socket, string>();
-  const server = createServer((socket) => {
+  const server = createServer({ noDelay: true }, (socket) => {
     const target = targets[turn++ % targets.length] ?? "";
-    const upstream = connect(Number(new URL(target).port), "127.0.0.1");
+    const upstream = connect({ port: Number(new URL(target).port), host: "127.0.0.1", noDelay: true });
     upstreams.set(upstream, target);
     upstream.on("close", () => upstreams.delete(upstream));
     const connection = connectionOf(socket, upstream);

@@ -13,11 +13,10 @@ const SECRETS: Resource = { group: "", version: "v1", resource: "secrets" };
 const CONFIG_MAPS: Resource = { group: "", version: "v1", resource: "configmaps" };
 
 /** What an API server at this index is started with. */
-export function optionsOf(index: number, keys: readonly string[], { reloads = false, resources = ENCRYPTED } = {}) {
+export function optionsOf(index: number, keys: readonly string[], { resources = ENCRYPTED } = {}) {
   return {
     hostname: HOSTS[index] ?? "",
     encryptionConfig: encryptionConfig(keys, resources),
-    extraArgs: reloads ? ["--encryption-provider-config-automatic-reload=true"] : [],
   };
 }
 
@@ -141,18 +140,4 @@ export class EncryptedObjects {
 
 function core(kind: string, data: object): (metadata: { name: string; namespace: string }) => NewObject {
   return (metadata) => ({ apiVersion: "v1", kind, metadata, ...data });
-}
-
-/** Starts the API servers at these indexes again with other keys: the first one is what they encrypt with. */
-export async function restartWith(
-  { controlPlane }: Cluster,
-  keys: readonly string[],
-  {
-    indexes = [0, 1],
-    resources = ENCRYPTED,
-  }: { readonly indexes?: readonly number[]; readonly resources?: string[] } = {},
-): Promise<void> {
-  await Promise.all(
-    indexes.map((index) => controlPlane.restartApiserver(index, optionsOf(index, keys, { resources }))),
-  );
 }

@@ -7,7 +7,9 @@ const NOT_SERVED = [
   "autoscaling/v2",
   "batch/v1",
   "certificates.k8s.io/v1",
+  "events.k8s.io/v1",
   "policy/v1",
+  ...(isAtLeast(37) ? ["storagemigration.k8s.io/v1"] : []),
   ...(isAtLeast(34) ? ["resource.k8s.io/v1"] : []),
 ];
 
@@ -16,7 +18,6 @@ export function withFewResources(
   keys: readonly string[],
   { index = 0, resources = ["secrets", "configmaps"] }: { readonly index?: number; readonly resources?: string[] } = {},
 ) {
-  const options = optionsOf(index, keys, { resources });
   const fewer = `--runtime-config=${NOT_SERVED.map((groupVersion) => `${groupVersion}=false`).join(",")}`;
-  return { ...options, extraArgs: [...options.extraArgs, fewer] };
+  return { ...optionsOf(index, keys, { resources }), extraArgs: [fewer] };
 }

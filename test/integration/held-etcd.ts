@@ -35,8 +35,8 @@ const OF_REQUESTS = new Set([DATA, HEADERS, RST_STREAM, CONTINUATION]);
 export async function holdableEtcd(t: Test, etcdUrl: string): Promise<HeldEtcd> {
   const connections = new Set<Connection>();
   const held: Hold = { requests: false, watchesOf: undefined };
-  const server = createServer((client) => {
-    const upstream = connect(Number(new URL(etcdUrl).port), "127.0.0.1");
+  const server = createServer({ noDelay: true }, (client) => {
+    const upstream = connect({ port: Number(new URL(etcdUrl).port), host: "127.0.0.1", noDelay: true });
     const connection = new Connection(client, upstream, held);
     connections.add(connection);
   });

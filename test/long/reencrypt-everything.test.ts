@@ -6,12 +6,12 @@ import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { InitResult } from "../../src/initializer/initialize.ts";
 import { IDENTITY, storedWith } from "../control-plane/encryption.ts";
 import { issueServing } from "../webhook/issue-serving.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { EncryptedObjects } from "./encrypted-objects.ts";
-import { withFewResources } from "./few-resources.ts";
-import { NAMESPACE } from "./installation.ts";
-import { accountFor } from "./rbac-account.ts";
-import { renewLease } from "./renewed-lease.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { EncryptedObjects } from "../integration/encrypted-objects.ts";
+import { withFewResources } from "../integration/few-resources.ts";
+import { NAMESPACE } from "../integration/installation.ts";
+import { accountFor } from "../integration/rbac-account.ts";
+import { renewLease } from "../integration/renewed-lease.ts";
 
 const OBJECTS = 3;
 const OLD = [IDENTITY, "key1"];
@@ -129,6 +129,7 @@ await t.test("a resource that an aggregated API server stores is refused", async
     new RegExp(`Cannot tell which key "things.${G}" has: APIService "v1.${G}" hands it to.*AggregatedApi`),
   );
   const init = await cluster.ksvm(["init", "-y", "-o", "json", "--force"]);
+  t.equal(init.code, 0, init.stderr);
   const { migrations, skipped } = JSON.parse(init.stdout) as InitResult;
   const names = migrations.map(({ resource }) => resource);
   t.ok(names.includes("secrets") && !names.some((name) => name.endsWith(G)), "init --force leaves it out, too");

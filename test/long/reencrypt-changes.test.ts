@@ -1,11 +1,10 @@
 import t from "tap";
 import { IDENTITY_NAMESPACE } from "../../src/apiservers/control-plane-objects.ts";
-import { Interruption } from "../../src/cli/shared/interruption.ts";
+import type { KubeObject } from "../../src/kube/client.ts";
 import { LEASES } from "../../src/kube/resources.ts";
 import { storedWith } from "../control-plane/encryption.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { EncryptedObjects, optionsOf, restartWith } from "./encrypted-objects.ts";
-import { holdableEtcd } from "./held-etcd.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { EncryptedObjects, optionsOf } from "../integration/encrypted-objects.ts";
 
 // What changes in the midst of a run. All keys are known to API servers at any time: what changes is which one they write with.
 
@@ -17,7 +16,6 @@ const cluster = await Cluster.start(t, { apiservers: 2, overrides: [optionsOf(0,
 const { api, controlPlane } = cluster;
 const [first = "", second = ""] = controlPlane.apiservers.map(({ url }) => url);
 const EACH = ["--settle", "1s", "--apiserver-endpoints", `${first},${second}`];
-const etcd = await holdableEtcd(t, controlPlane.etcd.url);
 const objects = await EncryptedObjects.create(cluster, OBJECTS);
 
 /** The keys in the order in which they are tried; the first one encrypts. */
@@ -27,32 +25,25 @@ function beginningWith(key: string): readonly string[] {
 
 /** Has API servers write with a key from now on. */
 async function use(key: string, indexes: readonly number[] = [0, 1]): Promise<void> {
-  await restartWith(cluster, beginningWith(key), { indexes });
+  const options = (index: number) => optionsOf(index, beginningWith(key));
+  await Promise.all(indexes.map((index) => controlPlane.restartApiserver(index, options(index))));
 }
 
 async function countWith(resource: string, key: string): Promise<number> {
   return (await objects.keysOfEach()).get(resource)?.[storedWith(key)] ?? 0;
 }
 
-/** Starts a third API server, with another key and on a way to etcd that can be held. @returns its index, and what ends it for good */
+/** Starts a third API server, with another key. @returns its index, and what ends it for good */
 async function addThird(key: string) {
-  const third = await controlPlane.addApiserver({ ...optionsOf(2, beginningWith(key)), etcdUrl: etcd.url });
+  const third = await controlPlane.addApiserver(optionsOf(2, beginningWith(key)));
   const remove = async (): Promise<void> => {
     await third.kill();
     const of = { namespace: IDENTITY_NAMESPACE, labelSelector: "kubernetes.io/hostname=gamma" };
-    for (const { metadata } of await api.list<{ metadata: { name: string } }>(LEASES, of)) {
-      await api.delete(LEASES, { name: metadata.name, namespace: IDENTITY_NAMESPACE });
+    for (const { metadata } of await api.list<KubeObject>(LEASES, of)) {
+      await api.delete(LEASES, { ...metadata, name: metadata.name ?? "" });
     }
   };
   return { index: controlPlane.apiservers.indexOf(third), remove };
-}
-
-/** Sends a write of a Secret through an API server. */
-async function writeSecret(name: string, method: "PATCH" | "POST", apiserver: number): Promise<number> {
-  const secrets = `/api/v1/namespaces/${objects.namespace}/secrets`;
-  const body = { metadata: { name, labels: { written: "late" } } };
-  const path = method === "POST" ? secrets : `${secrets}/${name}`;
-  return (await controlPlane.request(path, { method, body, apiserver })).status;
 }
 
 await t.test(
@@ -86,7 +77,10 @@ await t.test(
     await eventually(async () => /configmaps: +\d+%/.test(run.stdout), "the Secrets are done");
     run.pause();
     const third = await addThird("key1");
-    t.equal(await writeSecret("o3", "PATCH", third.index), 200);
+    const path = `/api/v1/namespaces/${objects.namespace}/secrets/o3`;
+    const body = { metadata: { labels: { written: "late" } } };
+    const written = await controlPlane.request(path, { method: "PATCH", body, apiserver: third.index });
+    t.equal(written.status, 200);
     t.equal(await countWith("secrets", "key1"), 1, "it has the old key again");
     await third.remove();
     run.resume();
@@ -96,38 +90,6 @@ await t.test(
     t.same(await objects.keys(), { [storedWith("key2")]: ALL });
   },
 );
-
-await t.test("a write with the old key that is on its way to etcd when the run begins is waited for", async (t) => {
-  const third = await addThird("key1");
-  etcd.hold();
-  const written = writeSecret("late", "POST", third.index).catch(() => undefined);
-  const key = `/registry/secrets/${objects.namespace}/late`;
-  await eventually(async () => etcd.holds(key), "the write is on its way");
-  await third.remove();
-  await written;
-  const run = await cluster.ksvm(["reencrypt", ...EACH, "--settle", "5s", ...objects.names], {
-    onStdout: (text) => {
-      if (text.includes("in-flight writes")) etcd.letGo();
-    },
-  });
-  t.equal(run.code, 0, run.stdout + run.stderr);
-  const { createRevision: revision = 0 } = (await controlPlane.stored.readKey(key)) ?? {};
-  const [created] = await controlPlane.stored.objectsUnder(key, { revision });
-  t.equal(created?.encryptedWith, storedWith("key1"), "it landed during the run, with the old key,");
-  t.same(await objects.keys(), { [storedWith("key2")]: ALL + 1 }, "and was rewritten");
-  await api.delete({ group: "", version: "v1", resource: "secrets" }, { name: "late", namespace: objects.namespace });
-});
-
-await t.test("a run that is interrupted before its last look proves nothing", async (t) => {
-  const stop = new AbortController();
-  const onStdout = (text: string): void => {
-    if (/configmaps: re-encrypted/.test(text)) stop.abort(new Interruption("SIGINT"));
-  };
-  const run = await cluster.ksvm(["reencrypt", ...EACH, "secrets", "configmaps"], { signal: stop.signal, onStdout });
-  t.ok(stop.signal.aborted, run.stdout);
-  t.equal(run.code, 130, run.stdout);
-  t.match(run.stdout, /re-encrypted 0 of 2 resources.*; not secrets, configmaps: the old key is still needed/);
-});
 
 await t.test("migrate --force resumes nothing of a forced run that was killed before another rotation", async (t) => {
   const { name } = objects.kind;

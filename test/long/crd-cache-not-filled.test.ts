@@ -1,9 +1,9 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
-import { assertUnfrozen } from "./assert-no-traces.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { TestKind } from "./crd-fixture.ts";
+import { assertUnfrozen } from "../integration/assert-no-traces.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { TestKind } from "../integration/crd-fixture.ts";
 
 const CRDS = "customresourcedefinitions.apiextensions.k8s.io";
 const CRDS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
