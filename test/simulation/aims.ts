@@ -2,8 +2,8 @@ import type { Random } from "../chaos/random.ts";
 import { hasController, hasCrd, kindOf, type Limits, programOf, serverOf } from "./actions/action.ts";
 import { actionSort } from "./actions/all.ts";
 import type { Action } from "./plan.ts";
-import { GROUP } from "./world/kinds.ts";
 import { oneIn, oneOf, spread } from "./world/random.ts";
+import { BAD_ANSWERS } from "./world/webhooks.ts";
 import type { RequestKind, RequestMoment } from "./world/requests.ts";
 
 /**
@@ -184,16 +184,13 @@ const OF_ALL: readonly Aim[] = [
     name: "objects are denied while they are written",
     weight: 2,
     choose: (random, limits) => [
-      after(limits, { request: "takeLease", nth: 1 }, 0, chosen(random, limits, "deny", { kind: 0, ms: 240_000 })),
+      after(
+        limits,
+        { request: "takeLease", nth: 1 },
+        0,
+        chosen(random, limits, "harm", { what: "objects", kind: 0, how: "deny", every: 2, ms: 240_000 }),
+      ),
     ],
-  },
-  {
-    name: "crash where objects failed",
-    choose(random, limits) {
-      const deny = chosen(random, limits, "deny", { kind: 0, ms: 60_000 });
-      const back = comesBack(random, limits, nth(random, "checkpoint", 3), spread(random, 1_000, 20_000));
-      return [after(limits, { request: "version", nth: 10 }, 0, deny), ...back];
-    },
   },
   {
     name: "continue tokens expire",
@@ -239,10 +236,6 @@ const OF_ALL: readonly Aim[] = [
     ],
   },
   {
-    name: "all machines are suspended",
-    choose: (random, limits) => [after(limits, anyMoment(random, limits), 0, chosen(random, limits, "suspendAll"))],
-  },
-  {
     name: "a user edits",
     weight: 2,
     suits: hasCrd,
@@ -273,42 +266,13 @@ const OF_ALL: readonly Aim[] = [
     },
   },
   {
-    name: "a right is taken away while objects are written",
-    suits: hasCrd,
-    choose(random, limits) {
-      const right = { group: GROUP, verb: oneOf(random, ["patch", "patch", "list"]) };
-      const ms = Math.round(spread(random, 1_000, 120_000));
-      return [after(limits, nth(random, "write", 12), 0, { do: "forbid", right, ms })];
-    },
-  },
-  {
-    name: "API servers refuse writes for a while, or a webhook changes them",
-    choose(random, limits) {
-      if (oneIn(random, 2)) {
-        const change = chosen(random, limits, "mutate", { ms: Math.round(spread(random, 90_000, 240_000)) });
-        return [after(limits, { request: "takeLease", nth: 1 }, 0, change)];
-      }
-      const ms = Math.round(spread(random, 500, 60_000));
-      return [after(limits, nth(random, "write", 6), 0, chosen(random, limits, "throttle", { ms }))];
-    },
-  },
-  {
     name: "a webhook fails for longer than a freeze is kept",
     suits: hasCrd,
     choose(random, limits) {
       const ms = Math.round(spread(random, 700_000, 1_200_000));
-      const harm = chosen(random, limits, "failWebhook", { isIgnored: false, ms });
+      const how = oneOf(random, Object.keys(BAD_ANSWERS));
+      const harm = chosen(random, limits, "harm", { what: "objects", how, every: 1, isIgnored: false, ms });
       return oneIn(random, 3) ? [after(limits, nth(random, "write", 6), 0, harm)] : [];
-    },
-  },
-  {
-    name: "the conversion changes",
-    suits: hasCrd,
-    choose(random, limits) {
-      const on = nth(random, oneOf(random, ["firstPage", "write", "write", "nextPage"] as const), 3);
-      const lag = { do: "lag", server: serverOf(random, limits), of: "handlers", byMs: 60_000 };
-      const change = chosen(random, limits, "changeConversion");
-      return [after(limits, on, 0, lag), after(limits, on, 1, change)];
     },
   },
   {
@@ -434,22 +398,6 @@ export const BEGINNINGS: readonly Aim[] = [
     },
   },
   {
-    name: "all machines were suspended after the storage version changed",
-    suits: startsSoon,
-    choose(random, limits) {
-      const slow = writesUnderWay(random, serverOf(random, limits));
-      return [
-        slow,
-        after(
-          limits,
-          momentIn(random, [...OF_RUNS.slice(0, 3), ...OF_CRDS.slice(0, 4)]),
-          0,
-          chosen(random, limits, "suspendAll"),
-        ),
-      ];
-    },
-  },
-  {
     name: "an API server is behind the change for longer than late writes are waited for",
     weight: 4,
     suits: startsSoonBesideOthers,
@@ -512,20 +460,21 @@ export const BEGINNINGS: readonly Aim[] = [
   {
     name: "the guard is in force late, and the network may fail",
     weight: 3,
-    suits: startsSoon,
+    suits: startsSoonBesideOthers,
     choose(random, limits) {
       const isFirstInTime = oneIn(random, 2);
       const late = Array.from({ length: limits.servers }, (_, server) => server).filter(
         (server) => server > 0 || !isFirstInTime,
       );
       const disturb = chosen(random, limits, "disturb", { share: 0.5, ms: Math.round(spread(random, 100, 3_000)) });
-      const byMs = oneOf(random, [60_000, 300_000]);
+      // Most are late for longer than late writes are waited for under the freeze.
+      const byMs = oneOf(random, [60_000, 300_000, 300_000]);
       const flip = { do: "flip", kind: 0, to: limits.kinds[0]?.createdIn ?? "v1" };
       return [
         ...late.map((server) => at(BEFORE.stop, { do: "lag", server, of: "admission", byMs })),
         ...(oneIn(random, 2) ? [after(limits, { request: "freeze", nth: 1 }, 0, disturb)] : []),
         // One that comes before all API servers have shown the proof ends the run.
-        ...(oneIn(random, 2)
+        ...(oneIn(random, 3)
           ? [oneOf(random, [50, 400]), 1_000, 5_000, 15_000, 30_000].map((ms) =>
               after(limits, { request: "proof", nth: 1 }, ms, flip),
             )

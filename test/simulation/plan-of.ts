@@ -111,7 +111,6 @@ function custom(random: Random, plural: string, objects: Objects): KindPlan {
     versions,
     createdIn: oneOf(random, versions.slice(0, -1)),
     objects: objectsOf(random, objects),
-    ...(oneIn(random, 10) ? { isConverted: true } : {}),
   };
 }
 

@@ -6,8 +6,6 @@ export interface KindPlan {
   readonly plural: string;
   /** Whether it is a resource of the API servers themselves, without a CRD. @default false */
   readonly isBuiltIn?: boolean;
-  /** Whether a webhook converts its objects. @default false: only their apiVersion changes */
-  readonly isConverted?: boolean;
   /** From the oldest to the newest. */
   readonly versions: readonly string[];
   /** The storage version that it is created with. */

@@ -55,50 +55,62 @@ function settingsOf({ plan, sabotage }: World): RunSettings {
   return sabotage?.settings?.(settings) ?? settings;
 }
 
-/** One `ksvm migrate` or `ksvm reencrypt` of one resource, in a process of its own. */
-class Command implements Program {
+/** A program in a process of its own, until it ends or crashes. */
+abstract class SimProgram implements Program {
   readonly process: SimProcess;
   readonly plan: ProgramPlan;
   readonly kind: KindPlan;
-  readonly #world: World;
-  readonly #interrupt = new AbortController();
+  protected readonly world: World;
+  /** Has it end, as a signal does. */
+  protected readonly stop = new AbortController();
   #end: ProgramEnd | undefined;
-  #isUnclean = false;
 
   constructor(world: World, plan: ProgramPlan, kind: KindPlan, name: string) {
-    this.#world = world;
+    this.world = world;
     this.plan = plan;
     this.kind = kind;
     this.process = new SimProcess(world.schedule, name);
-    this.process.onCrash(() => this.#over({ how: "crashed", text: "", failed: 0 }));
-    world.schedule.untilEnd(() => this.#interrupt.abort());
-    void this.#run();
+    this.process.onCrash(() => this.over({ how: "crashed", text: "", failed: 0 }));
+    world.schedule.untilEnd(() => this.stop.abort());
   }
 
   get end(): ProgramEnd | undefined {
     return this.#end;
   }
 
+  abstract readonly isAtRest: boolean;
+  abstract interrupt(): void;
+
+  protected over(end: ProgramEnd): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    this.world.ended(this, end);
+  }
+}
+
+/** One `ksvm migrate` or `ksvm reencrypt` of one resource. */
+class Command extends SimProgram {
+  #isUnclean = false;
+
+  constructor(world: World, plan: ProgramPlan, kind: KindPlan, name: string) {
+    super(world, plan, kind, name);
+    void this.#run();
+  }
+
   get isAtRest(): boolean {
-    return this.#end !== undefined;
+    return this.end !== undefined;
   }
 
   interrupt(): void {
-    this.#interrupt.abort(new KsvmError("Interrupted", "Interrupted by SIGINT"));
-  }
-
-  #over(end: ProgramEnd): void {
-    if (this.#end !== undefined) return;
-    this.#end = end;
-    this.#world.ended(this, end);
+    this.stop.abort(new KsvmError("Interrupted", "Interrupted by SIGINT"));
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#interrupt;
+    const { signal } = this.stop;
     const reencrypts = this.plan.run === "reencrypt";
-    const { options, ...settings } = settingsOf(this.#world);
+    const { options, ...settings } = settingsOf(this.world);
     const { clock } = this.process;
-    const client = this.#world.cluster.clientOf(this.process);
+    const client = this.world.cluster.clientOf(this.process);
     const seen = new SeenServers(clock);
     const run = assembleRun(
       { ...settings, options: { ...options, ...(reencrypts ? REENCRYPT_OPTIONS : {}) }, client, clock, seen },
@@ -122,17 +134,17 @@ class Command implements Program {
       end = endOf(await (reencrypts ? seen.arrivals.during(client, work) : work()));
     } catch (error) {
       const isUnclean = error instanceof KsvmError && error.code === "CleanupFailed";
-      end = { how: "failed", text: thrownText(this.#world, this.process, error), failed: 0, isUnclean };
+      end = { how: "failed", text: thrownText(this.world, this.process, error), failed: 0, isUnclean };
     }
     await run.close();
-    this.#over({ ...end, isUnclean: end.isUnclean === true || this.#isUnclean });
+    this.over({ ...end, isUnclean: end.isUnclean === true || this.#isUnclean });
   }
 
   #tell(event: MigrationEvent): void {
     // It gave up; "Cannot remove … yet" says that it tries again.
     this.#isUnclean ||=
       event.type === "warning" && /^Cannot (lift the freeze of|remove \S+) "[^"]+": /.test(event.message);
-    if (event.type !== "progress") this.#world.tell(this.process.name, JSON.stringify(event));
+    if (event.type !== "progress") this.world.tell(this.process.name, JSON.stringify(event));
   }
 }
 
@@ -166,46 +178,25 @@ const BUILT_IN_GROUPS = [
   "storage.k8s.io",
 ];
 
-/** One replica of `ksvm controller` in a process of its own, that listens nowhere: others serve the webhook where there is one. */
-class Controller implements Program {
-  readonly process: SimProcess;
-  readonly plan: ProgramPlan;
-  readonly kind: KindPlan;
+/** One replica of `ksvm controller`, that listens nowhere: others serve the webhook where there is one. */
+class Controller extends SimProgram {
   /** It works for as long as it runs. */
   readonly isAtRest = true;
-  readonly #world: World;
-  readonly #stop = new AbortController();
   #liveness: readonly HealthCheck[] = [];
-  #end: ProgramEnd | undefined;
 
   constructor(world: World, plan: ProgramPlan, kind: KindPlan, name: string) {
-    this.#world = world;
-    this.plan = plan;
-    this.kind = kind;
-    this.process = new SimProcess(world.schedule, name);
-    this.process.onCrash(() => this.#over({ how: "crashed", text: "", failed: 0 }));
-    world.schedule.untilEnd(() => this.#stop.abort());
+    super(world, plan, kind, name);
     void this.#run();
-  }
-
-  get end(): ProgramEnd | undefined {
-    return this.#end;
   }
 
   interrupt(): void {
     const { passed, report } = runChecks("livez", this.#liveness);
-    if (!passed) this.#world.violate(`controllers: /livez of ${this.process.name}: ${report}`);
-    this.process.reach(() => this.#stop.abort(new KsvmError("Interrupted", "Interrupted by SIGTERM")));
-  }
-
-  #over(end: ProgramEnd): void {
-    if (this.#end !== undefined) return;
-    this.#end = end;
-    this.#world.ended(this, end);
+    if (!passed) this.world.violate(`controllers: /livez of ${this.process.name}: ${report}`);
+    this.process.reach(() => this.stop.abort(new KsvmError("Interrupted", "Interrupted by SIGTERM")));
   }
 
   async #run(): Promise<void> {
-    const world = this.#world;
+    const world = this.world;
     const err = (error: unknown): string => thrownText(world, this.process, error);
     const write = (line: string): void => world.tell(this.process.name, line.slice(1, -2));
     try {
@@ -216,12 +207,12 @@ class Controller implements Program {
         logger: pino({ base: null, timestamp: false, serializers: { err } }, { write }),
         settings: controllerSettings(settingsOf(world), this.plan.trigger ?? "on", world.plan.kinds),
         identity: `${this.process.name}_1`,
-        signal: this.#stop.signal,
+        signal: this.stop.signal,
         machine: this.#machine(),
       });
-      this.#over({ how: "stopped", text: "", failed: 0 });
+      this.over({ how: "stopped", text: "", failed: 0 });
     } catch (error) {
-      this.#over({ how: "failed", text: thrownText(world, this.process, error), failed: 0 });
+      this.over({ how: "failed", text: thrownText(world, this.process, error), failed: 0 });
     }
   }
 

@@ -105,7 +105,7 @@ export const SABOTAGES: readonly Sabotage[] = [
   {
     name: "the first API server proves the freeze for the others",
     aim: "the guard is in force late, and the network may fail",
-    seeds: 200,
+    seeds: 60,
     edge: () => ({ server: (request, server) => (isProof(request) ? firstOf(server) : server) }),
   },
   {

@@ -1,8 +1,7 @@
 import type { DenyRule } from "../model/request-handler.ts";
 import type { FalseAnswer } from "../world/cluster.ts";
-import { collectionOf, resourceOf } from "../world/kinds.ts";
 import { oneIn, oneOf, spread } from "../world/random.ts";
-import { jumpOf, kindOf, lastingOf, obstacleLastingOf, programOf, sort } from "./action.ts";
+import { jumpOf, lastingOf, obstacleLastingOf, programOf, sort } from "./action.ts";
 
 // What happens to the programs of ksvm, to their requests on the way, and to their rights.
 
@@ -76,7 +75,7 @@ const disturb = sort<{ readonly how: string; readonly share: number; readonly ms
   name: "disturb",
   weight: 2,
   choose: (random, limits) => ({
-    how: oneOf(random, ["reset", "reset", "lost", "429", "503", "html"]),
+    how: oneOf(random, ["reset", "reset", "lost", "429", "503"]),
     share: spread(random, 0.01, 1),
     ms: obstacleLastingOf(random),
     ...(oneIn(random, 4) ? { program: programOf(random, limits) } : {}),
@@ -86,8 +85,7 @@ const disturb = sort<{ readonly how: string; readonly share: number; readonly ms
     const random = streams("balancer");
     const end = cluster.interfere(({ user }) => {
       if (!user.startsWith(begins) || !oneIn(random, 1 / share)) return undefined;
-      if (how === "reset" || how === "lost") return how;
-      return how === "html" ? { status: oneOf(random, [502, 503]), html: true } : { status: Number(how) };
+      return how === "reset" || how === "lost" ? how : { status: Number(how) };
     });
     schedule.in(ms, end);
   },
@@ -126,25 +124,6 @@ const throttle = sort<{
   },
 });
 
-/** An admission plugin refuses the writes of some objects, as ResourceQuota does where a namespace is full. */
-const quota = sort<{ readonly kind: number; readonly ms: number }>({
-  name: "quota",
-  choose: (random, limits) => ({ kind: kindOf(random, limits), ms: obstacleLastingOf(random) }),
-  play({ cluster, plan, schedule }, { kind, ms }) {
-    const of = plan.kinds[kind];
-    if (of === undefined) return;
-    const collections = of.versions.map((version) => collectionOf(of, version));
-    const end = cluster.interfere(({ method, path }) => {
-      const name = path.split("/").at(-1) ?? "";
-      const isWrite = method === "PATCH" && collections.some((collection) => path.startsWith(collection));
-      if (!isWrite || !name.endsWith("2")) return undefined;
-      const message = `${resourceOf(of)} "${name}" is forbidden: exceeded quota: compute, requested: cpu=1, used: cpu=9, limited: cpu=9`;
-      return { status: 403, body: { reason: "Forbidden", details: { name, kind: of.plural }, message } };
-    });
-    schedule.in(ms, end);
-  },
-});
-
 const ADMISSION = "admissionregistration.k8s.io";
 const CRDS = { group: "apiextensions.k8s.io", resource: "customresourcedefinitions" };
 const LEASES = { group: "coordination.k8s.io", resource: "leases" };
@@ -177,4 +156,4 @@ const forbid = sort<{ readonly right: DenyRule; readonly ms: number }>({
   },
 });
 
-export const PROGRAM_ACTIONS = [start, crash, standStill, jump, suspendAll, replace, disturb, throttle, quota, forbid];
+export const PROGRAM_ACTIONS = [start, crash, standStill, jump, suspendAll, replace, disturb, throttle, forbid];

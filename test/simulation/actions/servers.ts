@@ -144,17 +144,6 @@ const compact = sort<{ readonly forgetful?: number }>({
   },
 });
 
-/** etcd is compacted again and again, so that continue tokens expire while a list is read. */
-const expireTokens = sort<{ readonly everyMs: number; readonly ms: number }>({
-  name: "expireTokens",
-  choose: (random) => ({ everyMs: Math.round(spread(random, 50, 5_000)), ms: Math.min(60_000, lastingOf(random)) }),
-  async play({ cluster: { etcd }, schedule }, { everyMs, ms }) {
-    for (const end = schedule.now + ms; schedule.now < end; await schedule.wait(everyMs)) {
-      if (etcd.revision > etcd.compactedRevision) etcd.compact(etcd.revision);
-    }
-  },
-});
-
 /** One API server after the other gets another build, and is restarted or reads it. */
 async function replaceAll(
   world: World,
@@ -243,7 +232,6 @@ export const SERVER_ACTIONS = [
   joinServer,
   leave,
   compact,
-  expireTokens,
   upgrade,
   rotateKey,
 ];

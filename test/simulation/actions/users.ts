@@ -4,22 +4,13 @@ import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
 import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
 import { collectionPath, MIGRATIONS, objectPath, STORAGE_STATES } from "../../../src/kube/resources.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
-import { isFields, type ModelObject } from "../model/etcd.ts";
+import type { ModelObject } from "../model/etcd.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { REQUEST_TIMEOUT_MS } from "../world/api-server.ts";
-import {
-  collectionOf,
-  converterUrl,
-  crdNameOf,
-  groupOf,
-  objectOf,
-  objectsPrefixOf,
-  resourceOf,
-} from "../world/kinds.ts";
+import { collectionOf, crdNameOf, groupOf, objectsPrefixOf, resourceOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random.ts";
 import { type Answered, type CrdEdit, CRDS, MERGE, UserActions } from "../world/users.ts";
-import { CONVERTER } from "../world/webhooks.ts";
 import type { World } from "../world/world.ts";
 import { hasController, hasCrd, kindOf, lastingOf, sort } from "./action.ts";
 
@@ -152,34 +143,6 @@ const foreignPrune = sort<OfKind & { readonly isCareful: boolean }>({
   },
 });
 
-const CONVERSIONS: Readonly<Record<string, (url: string) => object>> = {
-  webhook: (url) => byWebhook(url),
-  elsewhere: (url) => byWebhook(`${url}elsewhere`),
-  none: () => ({ strategy: "None", webhook: null }),
-};
-
-function byWebhook(url: string): object {
-  return { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig: { url } } };
-}
-
-/** A user changes how the objects of a CRD are converted. */
-const changeConversion = sort<OfKind & { readonly to: string }>({
-  name: "changeConversion",
-  suits: hasCrd,
-  choose: (random, limits) => ({ kind: kindOf(random, limits), to: oneOf(random, Object.keys(CONVERSIONS)) }),
-  async play(world, { kind, to }) {
-    const [plan, change] = [world.plan.kinds[kind], CONVERSIONS[to]];
-    if (plan === undefined || plan.isBuiltIn === true || change === undefined) return;
-    const url = converterUrl(plan.plural);
-    for (const one of [url, `${url}elsewhere`]) {
-      if (!world.cluster.webhooks.has(one)) world.cluster.webhooks.set(one, CONVERTER);
-    }
-    // By another manager than the one of the versions, whose entry in managedFields keeps its time then.
-    const path = `${CRDS}/${crdNameOf(plan)}?fieldManager=operator`;
-    await world.user.merge(path, { spec: { conversion: change(url) } });
-  },
-});
-
 /** A user deletes or edits the policy that guards a CRD, or its binding. */
 const damagePolicy = sort<OfKind & { readonly how: string }>({
   name: "damagePolicy",
@@ -243,53 +206,15 @@ const terminate = sort<OfKind & { readonly object: number; readonly ms: number }
   },
 });
 
-/** Users delete objects, and create others with the same names at once. */
-const recreateObjects = sort<OfKind & { readonly count: number; readonly ms: number }>({
-  name: "recreateObjects",
-  choose: (random, limits) => ({
-    kind: kindOf(random, limits),
-    count: oneOf(random, [1, 3, 10]),
-    ms: lastingOf(random),
-  }),
-  async play(world, { kind, count, ms }) {
-    const plan = world.plan.kinds[kind];
-    if (plan === undefined) return;
-    const random = world.streams("recreateObjects");
-    for (let index = 0; index < count; index++) {
-      const version = oneOf(random, plan.versions);
-      const path = collectionOf(plan, version);
-      const object = Math.floor(random() * 30);
-      await world.user.send("DELETE", `${path}/${plan.plural}-${object}`);
-      await world.user.send("POST", path, objectOf(plan, version, object, index));
-      await world.schedule.wait(ms / count);
-    }
-  },
-});
-
-/** A user replaces an object by what was read some time before, or without managedFields, as `kubectl replace` does it. */
-const replaceOld = sort<OfKind & { readonly object: number; readonly how: string; readonly ms: number }>({
-  name: "replaceOld",
-  choose: (random, limits) => ({
-    kind: kindOf(random, limits),
-    object: Math.floor(random() * 10),
-    how: oneOf(random, ["old", "unmanaged"]),
-    ms: lastingOf(random),
-  }),
-  async play(world, { kind, object, how, ms }) {
-    const { schedule, user } = world;
-    const plan = world.plan.kinds[kind];
-    if (plan === undefined) return;
-    const path = `${collectionOf(plan, plan.versions[0] ?? "")}/${plan.plural}-${object}`;
-    const before = await user.send("GET", path);
-    await schedule.wait(ms);
-    const now = await user.send("GET", path);
-    if (before?.status !== 200 || now?.status !== 200) return;
-    const { resourceVersion, uid } = now.body.metadata;
-    const managedFields = how === "old" ? before.body.metadata.managedFields : [{}];
-    const metadata = { ...before.body.metadata, resourceVersion, uid, managedFields };
-    const { spec } = before.body;
-    const replaced = isFields(spec) ? { ...spec, replaced: how } : spec;
-    await user.send("PUT", path, { ...before.body, metadata, spec: replaced });
+/** A user takes the managedFields of an object away. */
+const unmanage = sort<OfKind & { readonly object: number }>({
+  name: "unmanage",
+  choose: (random, limits) => ({ kind: kindOf(random, limits), object: Math.floor(random() * 10) }),
+  async play({ plan, user }, { kind, object }) {
+    const of = plan.kinds[kind];
+    if (of === undefined) return;
+    const path = `${collectionOf(of, of.versions[0] ?? "")}/${of.plural}-${object}`;
+    await user.merge(path, { metadata: { managedFields: [{}] } });
   },
 });
 
@@ -395,15 +320,15 @@ const inTreeMigration = sort<OfKind & { readonly how: "works" | "fails" | "stuck
       metadata: { name },
       spec: { resource: { group: groupOf(plan), resource: plan.plural } },
     });
-    await tell(world, migrator, { plan, name, state: "Running", isSameCrd: true });
+    await tell(migrator, { plan, name, state: "Running", isSameCrd: true });
     let isSameCrd = true;
     if (how === "stuck") await world.lasting(ms);
     else isSameCrd = await migrate(world, migrator, { plan, most: how === "fails" ? 1 : Number.POSITIVE_INFINITY, ms });
     const end = { plan, name, state: how === "works" ? "Succeeded" : "Failed", isSameCrd } as const;
-    await tell(world, migrator, end);
+    await tell(migrator, end);
     // An API server that stood still may write what was told before after what was told last.
     await world.schedule.wait(REQUEST_TIMEOUT_MS + 10_000);
-    await tell(world, migrator, end);
+    await tell(migrator, end);
     if (oneIn(world.streams("in-tree"), 2)) await migrator.send("DELETE", `${IN_TREE}/${name}`);
   },
 });
@@ -417,7 +342,7 @@ interface Told {
 }
 
 /** Writes the status of the migration, and the condition of the CRD as pkg/controller/storageversionmigrator has it, until both are written. */
-async function tell(world: World, migrator: UserActions, { isSameCrd, name, plan, state }: Told): Promise<void> {
+async function tell(migrator: UserActions, { isSameCrd, name, plan, state }: Told): Promise<void> {
   const isRunning = state === "Running";
   const running = { type: "Running", status: isRunning ? "True" : "False" };
   const conditions = isRunning ? [running] : [running, { type: state, status: "True" }];
@@ -428,18 +353,16 @@ async function tell(world: World, migrator: UserActions, { isSameCrd, name, plan
     reason: `Migration${state}`,
     ...(state === "Succeeded" ? { message } : {}),
   };
-  for (let tries = 0; tries < 1_000; tries++) {
-    const written = await migrator.merge(`${IN_TREE}/${name}/status`, { status: { conditions } });
-    const path = `${CRDS}/${crdNameOf(plan)}`;
-    const crd = plan.isBuiltIn === true ? undefined : await migrator.send("GET", path);
-    const { conditions: found } = (crd?.body["status"] ?? {}) as { conditions?: readonly { type: string }[] | null };
+  await migrator.insist(() => migrator.merge(`${IN_TREE}/${name}/status`, { status: { conditions } }));
+  if (plan.isBuiltIn === true) return;
+  const path = `${CRDS}/${crdNameOf(plan)}`;
+  await migrator.insist(async () => {
+    const crd = await migrator.send("GET", path);
+    if (crd?.status !== 200) return crd;
+    const { conditions: found } = (crd.body["status"] ?? {}) as { conditions?: readonly { type: string }[] | null };
     const others = (found ?? []).filter(({ type }) => type !== condition.type);
-    const status = { conditions: [...others, condition] };
-    const marked = crd?.status === 200 ? await migrator.merge(`${path}/status`, { status }) : undefined;
-    const isTold = written?.status === 200 || written?.status === 404;
-    if (isTold && (marked?.status === 200 || plan.isBuiltIn === true || crd?.status === 404)) return;
-    await world.schedule.wait(2_000);
-  }
+    return await migrator.merge(`${path}/status`, { status: { conditions: [...others, condition] } });
+  });
 }
 
 /** @returns whether the CRD is the one that it began with */
@@ -473,12 +396,10 @@ export const USER_ACTIONS = [
   annotate,
   editVersions,
   foreignPrune,
-  changeConversion,
   damagePolicy,
   writeObject,
   terminate,
-  recreateObjects,
-  replaceOld,
+  unmanage,
   createMigrations,
   deleteMigration,
   suspendMigration,

@@ -6,7 +6,7 @@ import { CRDS, MIGRATIONS, objectPath } from "../../../src/kube/resources.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, groupOf, prefixOf, resourceOf } from "../world/kinds.ts";
-import { isByKsvm, type Program, type World } from "../world/world.ts";
+import { type Program, type World } from "../world/world.ts";
 import { crdOf, servedBy } from "./past.ts";
 import { MIGRATIONS_PREFIX, STATES_PREFIX } from "./told.ts";
 
@@ -14,9 +14,6 @@ import { MIGRATIONS_PREFIX, STATES_PREFIX } from "./told.ts";
 const CONTROLLED_MS = 90 * 60_000;
 /** What an undisturbed run may take, in milliseconds. */
 const UNDISTURBED_MS = 900_000;
-/** How long replicas without work are watched, and how many requests each may send in a second then. */
-const IDLE_MS = 600_000;
-const IDLE_REQUESTS = 1.5;
 const STOP_MS = 60_000;
 const REPAIR_MS = 600_000;
 /** Of the guards of runs. */
@@ -25,7 +22,7 @@ const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindi
 );
 
 /**
- * Once the disturbances are over, and users have undone what they did, replicas of the controller finish what there is to do, and rest; and a run that
+ * Once the disturbances are over, and users have undone what they did, replicas of the controller finish what there is to do; and a run that
  * nobody disturbs migrates each resource, and leaves nothing.
  */
 export function checkEnd(world: World): () => Promise<void> {
@@ -75,10 +72,6 @@ async function finishControllers(world: World): Promise<void> {
   for (const { end, process } of replicas) {
     if (end?.how === "failed") violate(world, `controllers: ${process.name} ended: ${end.text}`);
   }
-  let written: string[] = [];
-  cluster.etcd.onRevision(({ key }) => {
-    if (isByKsvm() && !key.startsWith("/registry/leases/") && !key.startsWith(STATES_PREFIX)) written.push(key);
-  });
   let looked: { revision: number; left: string | undefined } | undefined;
   const left = (): string | undefined => {
     const { revision } = cluster.etcd;
@@ -87,20 +80,6 @@ async function finishControllers(world: World): Promise<void> {
   };
   const isOver = (): boolean => world.isBroken || left() === undefined;
   if (!(await schedule.run(isOver, CONTROLLED_MS))) violate(world, `liveness: ${left()}`);
-  if (world.plan.seed % 8 === 0 && !world.isBroken) {
-    // What was done last is told to all, and the trigger may look once more.
-    await schedule.run(() => world.isBroken, CONTROLLED_MS / 6);
-    await schedule.run(isOver, CONTROLLED_MS);
-    const before = cluster.requests;
-    written = [];
-    await schedule.run(() => world.isBroken, IDLE_MS);
-    const sent = cluster.requests - before;
-    const [first] = written;
-    if (first !== undefined) violate(world, `controllers: idle replicas wrote ${first}`);
-    if (sent > (IDLE_REQUESTS * replicas.length * IDLE_MS) / 1_000) {
-      violate(world, `load: ${replicas.length} idle replicas sent ${sent} requests in ${IDLE_MS / 1_000} s`);
-    }
-  }
   for (const replica of replicas) replica.interrupt();
   const areOver = (): boolean => world.isBroken || replicas.every(({ end }) => end !== undefined);
   if (!(await schedule.run(areOver, STOP_MS))) violate(world, "liveness: a replica does not stop");

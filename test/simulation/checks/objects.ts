@@ -5,9 +5,9 @@ import { CRD_PREFIX } from "../model/kinds.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 
-/** What webhooks of the simulation change with each write that they see, from any client: annotations that begin so, and these fields. */
+/** What webhooks of the simulation change with each write that they see, from any client: annotations that begin so, and this field. */
 export const WEBHOOK_ANNOTATION = "webhooks.sim.example.com/";
-const WEBHOOK_FIELDS = ["mutated", "converted"];
+const WEBHOOK_FIELD = "mutated";
 /** How ksvm's own annotations of a CRD begin. */
 const OWN_ANNOTATIONS = "ksvm.sigs.k8s.io/";
 
@@ -71,7 +71,7 @@ function withoutWebhooks(object: ModelObject): ModelObject {
   const { spec } = object;
   const metadata =
     Object.keys(own).length === 0 ? without(object.metadata, "annotations") : { ...object.metadata, annotations: own };
-  return { ...object, metadata, ...(isFields(spec) ? { spec: without(spec, ...WEBHOOK_FIELDS) } : {}) };
+  return { ...object, metadata, ...(isFields(spec) ? { spec: without(spec, WEBHOOK_FIELD) } : {}) };
 }
 
 interface CrdStatus extends Fields {

@@ -3,7 +3,7 @@ import { ModelWorld } from "./model-world.ts";
 import { type NormalLine, type Played, playAll, playOne } from "./play.ts";
 import { startReal } from "./real-world.ts";
 import { SCRIPT } from "./script.ts";
-import type { Answer, LineRequest, World } from "./world.ts";
+import type { World } from "./world.ts";
 
 const { close, world } = await startReal();
 tap.teardown(close);
@@ -31,9 +31,6 @@ for (const scenario of SCRIPT) {
 
 /** Each has to be found by the script. */
 const LIES: Readonly<Record<string, (world: World) => Partial<World>>> = {
-  "a patch is no conflict": (model) => ({
-    send: (request) => model.send(request.method === "PATCH" ? withoutMeta(request, "resourceVersion") : request),
-  }),
   "a dry-run is stored": (model) => ({
     send: (request) => model.send({ ...request, query: { ...request.query, dryRun: undefined } }),
   }),
@@ -42,9 +39,6 @@ const LIES: Readonly<Record<string, (world: World) => Partial<World>>> = {
       const entry = await model.stored(key);
       return entry && { ...entry, encoding: "example.com/v1" };
     },
-  }),
-  "managedFields are not kept": (model) => ({
-    send: async (request) => withoutManagers(await model.send(request)),
   }),
 };
 
@@ -68,16 +62,4 @@ function lying(honest: World, lie: (world: World) => Partial<World>): World {
       return typeof value === "function" ? (value.bind(target) as unknown) : value;
     },
   });
-}
-
-function withoutMeta(request: LineRequest, field: string): LineRequest {
-  const { metadata, ...body } = (request.body ?? {}) as { readonly metadata?: Readonly<Record<string, unknown>> };
-  if (metadata === undefined) return request;
-  return { ...request, body: { ...body, metadata: { ...metadata, [field]: undefined } } };
-}
-
-function withoutManagers(answer: Answer): Answer {
-  const { metadata } = answer.body ?? {};
-  if (metadata?.managedFields === undefined) return answer;
-  return { ...answer, body: { ...answer.body, metadata: { ...metadata, managedFields: undefined } } };
 }

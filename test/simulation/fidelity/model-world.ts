@@ -78,14 +78,6 @@ export class ModelWorld implements World {
     this.#etcd.compact(this.#etcd.revision);
   }
 
-  async restart(index: number): Promise<void> {
-    this.#now += 5_000;
-    const server = this.#servers[index];
-    if (server === undefined) throw new Error(`There is no API server ${index}`);
-    server.restart();
-    server.renewLease();
-  }
-
   async pause(ms: number): Promise<void> {
     await turn();
     this.#now += ms;

@@ -67,10 +67,6 @@ class RealWorld implements World {
     await stored.compact(await stored.currentRevision());
   }
 
-  async restart(server: number): Promise<void> {
-    await this.#controlPlane.apiservers[server]?.restart();
-  }
-
   async pause(ms: number): Promise<void> {
     await delay(ms);
   }

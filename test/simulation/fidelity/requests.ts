@@ -39,11 +39,6 @@ export function jsonPatch(path: string, body: unknown, query: Query = {}): LineR
   return { method: "PATCH", path, body, query, contentType: JSON_PATCH };
 }
 
-/** A PUT. */
-export function put(path: string, body: unknown): LineRequest {
-  return { method: "PUT", path, body };
-}
-
 /** A deletion, as ksvm sends it. */
 export function remove(
   path: string,
@@ -74,7 +69,7 @@ export class Subject {
 
   manifest(shape: CrdShape): Json {
     const { kind, name, plural } = this;
-    const { annotations, conversion, scope = "Namespaced" } = shape;
+    const { annotations, scope = "Namespaced" } = shape;
     return {
       apiVersion: "apiextensions.k8s.io/v1",
       kind: "CustomResourceDefinition",
@@ -84,7 +79,6 @@ export class Subject {
         scope,
         names: { plural, singular: kind.toLowerCase(), kind, listKind: `${kind}List` },
         versions: versionsOf(shape),
-        ...(conversion === undefined ? {} : { conversion }),
       },
     };
   }

@@ -1,7 +1,7 @@
 import type { Scenario } from "./play.ts";
-import { conversions, freezeByPolicy, freezeByWebhook, mutatingWebhook, webhooks } from "./scenarios/admission.ts";
-import { builtIns, encryption, migrations, restarts } from "./scenarios/built-ins-and-servers.ts";
-import { crdDeletion, crdLife, discovery, goneVersions, unconvertedManagers } from "./scenarios/crds.ts";
+import { freezeByPolicy, mutatingWebhook, webhooks } from "./scenarios/admission.ts";
+import { builtIns, encryption, migrations } from "./scenarios/built-ins-and-servers.ts";
+import { crdDeletion, crdLife, discovery, goneVersions } from "./scenarios/crds.ts";
 import { deletions, edits, expiredTokens, lists, noOpWrites } from "./scenarios/objects-and-lists.ts";
 import { lateWrites, leases, watches, watchesAcrossChanges } from "./scenarios/watches-and-leases.ts";
 
@@ -19,15 +19,11 @@ export const SCRIPT: readonly Scenario[] = [
   leases,
   webhooks,
   mutatingWebhook,
-  conversions,
-  unconvertedManagers,
   lateWrites,
   freezeByPolicy,
   migrations,
   builtIns,
   goneVersions,
   encryption,
-  freezeByWebhook,
   expiredTokens,
-  restarts,
 ];

@@ -74,8 +74,6 @@ export interface World {
   stored(key: ObjectKey): Promise<StoredEntry | undefined>;
   /** Forgets in etcd everything before now. */
   compact(): Promise<void>;
-  /** Ends an API server at once and starts it again. */
-  restart(server: number): Promise<void>;
   /** Lets what goes on by itself go on for a moment. */
   pause(ms: number): Promise<void>;
   /** A webhook that API servers can call at the URL. */

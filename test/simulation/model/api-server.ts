@@ -21,7 +21,7 @@ import {
   RELEASE_1_37,
   type ServedKind,
 } from "./kinds.ts";
-import { convertAhead, fillAhead, type ListRequest, OpenWatch } from "./reads.ts";
+import { type ListRequest, OpenWatch } from "./reads.ts";
 import { answerRequest, type DenyRule, type RequestContext } from "./request-handler.ts";
 import { CRD_FINALIZER, type CrdCondition, type CrdStatus, withCondition, withManaged } from "./strategies.ts";
 import { markedForDeletion } from "./writes.ts";
@@ -65,7 +65,6 @@ export class SimApiServer implements RequestContext {
   cache: WatchCacheState;
   crdsSeen: number;
   #areCrdsFilled = true;
-  readonly initializing = new Set<string>();
   readonly #watches = new Set<OpenWatch>();
   /** When its process started, in milliseconds since the Unix epoch. */
   startedAt: number;
@@ -84,20 +83,6 @@ export class SimApiServer implements RequestContext {
     this.cache = this.#freshCache();
     this.crdsSeen = etcd.revision;
     this.#unsubscribe = etcd.onRevision((entry) => this.#onRevision(entry));
-    this.#followAll();
-  }
-
-  /** Begins again, as another process: what it knew is gone, and it knows what etcd has now. */
-  restart(): void {
-    this.endWatches(new Error("socket hang up"));
-    this.startedAt = this.clock.now();
-    this.reloads = 0;
-    this.#isCachePaused = false;
-    this.cache = this.#freshCache();
-    this.crdsSeen = this.etcd.revision;
-    this.#areCrdsFilled = true;
-    this.handlers.clear();
-    this.discovery.clear();
     this.#followAll();
   }
 
@@ -136,12 +121,7 @@ export class SimApiServer implements RequestContext {
   /** Has the request handler follow CRDs: all, or one as it was at a revision. */
   followCrds(only?: string, upTo = this.etcd.revision): void {
     for (const name of only === undefined ? this.#crdNames(this.handlers) : [only]) {
-      const before = this.handlers.get(name);
       const ended = this.#followIn(this.handlers, name, upTo);
-      const handler = this.handlers.get(name);
-      if (handler !== undefined && handler.since !== before?.since) {
-        fillAhead(this, handler);
-      }
       if (ended === undefined) continue;
       for (const watch of this.#watches) {
         if (watch.kind.crd?.facts.uid === ended.facts.uid) watch.end();
@@ -191,11 +171,6 @@ export class SimApiServer implements RequestContext {
     this.cache = { ...this.cache, since: this.cache.revision };
     for (const watch of this.#watches) watch.end();
     this.#watches.clear();
-  }
-
-  /** The watches that clients have open. */
-  get watches(): ReadonlySet<OpenWatch> {
-    return this.#watches;
   }
 
   /** Sends bookmarks that are due, and ends watches whose time is over. */
@@ -273,8 +248,6 @@ export class SimApiServer implements RequestContext {
   #advance(entry: EtcdEntry): void {
     this.cache = { ...this.cache, revision: entry.modRevision };
     for (const watch of this.#watches) watch.deliver(entry);
-    const handler = this.handlers.ofKey(entry.key);
-    if (handler !== undefined) convertAhead(this, handler, entry);
   }
 }
 

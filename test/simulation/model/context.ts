@@ -1,6 +1,6 @@
 import type { ModelIo, ServerClock } from "./answers.ts";
 import type { EtcdEntry, ModelObject, SimEtcd } from "./etcd.ts";
-import { type CrdRegistry, type HookClientConfig, hookUrlOf, type Release, type ServedKind } from "./kinds.ts";
+import { type CrdRegistry, type Release, type ServedKind } from "./kinds.ts";
 import { createHash } from "node:crypto";
 
 /** What a write is, as admission sees it. */
@@ -118,7 +118,7 @@ function hooksOf(entry: EtcdEntry): readonly Hook[] {
 
 interface ModelHook {
   readonly name: string;
-  readonly clientConfig: HookClientConfig;
+  readonly clientConfig: { readonly url: string };
   readonly rules?: readonly Rule[];
   readonly matchConditions?: readonly { readonly expression: string }[];
   readonly failurePolicy?: string;
@@ -132,7 +132,7 @@ function hookOf(hook: ModelHook): Hook {
     rules,
     matchConditions,
     timeoutSeconds,
-    url: hookUrlOf(clientConfig),
+    url: clientConfig.url,
     isIgnoredOnFailure: failurePolicy === "Ignore",
   };
 }
@@ -210,8 +210,6 @@ export interface ServerContext {
   readonly crdsSeen: number;
   /** Whether its watch cache of CRDs is filled: where it is not, etcd answers a GET, whatever its resourceVersion, and a list by name or a watch gets 429. */
   readonly areCrdsFilled: boolean;
-  /** The CRDs whose watch cache is not filled: their lists and watches get 429. */
-  readonly initializing: ReadonlySet<string>;
 }
 
 /** `metav1.Time`. */

@@ -84,7 +84,6 @@ export class EtcdEntry {
   readonly before: EtcdEntry | undefined;
   /** The object as it was read, by version: every reader gets the same object. */
   views: Map<string, ModelObject> | undefined;
-  #text: string | undefined;
 
   constructor(
     { key, object, encryptionKey, isDeleted }: Pick<EtcdEntry, "key" | "object" | "encryptionKey" | "isDeleted">,
@@ -97,12 +96,6 @@ export class EtcdEntry {
     this.modRevision = modRevision;
     this.before = before;
     this.createRevision = before === undefined ? modRevision : before.createRevision;
-  }
-
-  /** The JSON text that etcd holds. */
-  get text(): string {
-    this.#text ??= JSON.stringify(this.object);
-    return this.#text;
   }
 }
 

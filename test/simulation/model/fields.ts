@@ -130,22 +130,6 @@ function meet(a: Fields, b: Fields): boolean {
   return false;
 }
 
-/** The value without the members of a set. */
-function withoutMembers(field: string, value: unknown, set: FieldSet): unknown {
-  if (set === undefined || value === undefined) return value;
-  if (isMember(set)) return undefined;
-  const children = childrenOf(field, value);
-  if (children === undefined) return value;
-  const rest = new Map<string, unknown>();
-  for (const [name, child] of children) {
-    const left = withoutMembers(nameOf(name), child, set[name] as FieldSet);
-    if (left !== undefined) rest.set(name, left);
-  }
-  return Array.isArray(value)
-    ? [...rest.values()]
-    : Object.fromEntries([...rest].map(([name, left]) => [nameOf(name), left]));
-}
-
 /** All fields, those that hold others included. */
 function everythingIn(field: string, value: unknown): FieldSet {
   const children = childrenOf(field, value);
@@ -248,23 +232,23 @@ export function applied(
   const others = entries.filter((entry) => entry !== self);
   const own = minus(leavesOf("", withoutIgnored(config, writer)), STRIPPED);
   const owned = others.reduce<FieldSet>((set, { fieldsV1 }) => union(set, fieldsV1), own);
-  const merged = merge("", live ?? EMPTY, config);
-  const pruned = withoutMembers("", merged, minus(self?.fieldsV1, owned)) as ModelObject;
-  const { written, removed } = changeOf(live ?? EMPTY, pruned, writer);
+  if (minus(self?.fieldsV1, owned) !== undefined) throw new Error("The model knows no apply that gives up a field");
+  const merged = merge("", live ?? EMPTY, config) as ModelObject;
+  const { written, removed } = changeOf(live ?? EMPTY, merged, writer);
   const conflicts = others.filter(({ fieldsV1 }) => intersection(fieldsV1, written) !== undefined);
   if (conflicts.length > 0 && !force) {
     const message = `Apply failed with conflicts with ${conflicts.map(({ manager }) => manager).join(", ")}`;
     throw new Refusal({ code: 409, reason: "Conflict", message });
   }
   const taken = union(written, removed);
-  const isChanged = live === undefined || !isSame(metadataFree(live), metadataFree(pruned));
+  const isChanged = live === undefined || !isSame(metadataFree(live), metadataFree(merged));
   const entry = isChanged || self === undefined ? entryBy(writer, "Apply") : self;
   const managedFields = sorted([
     ...others.flatMap((other) => withFields(other, minus(other.fieldsV1, taken))),
     ...withFields(isChanged ? entry : withoutNewTime(entry, self), own),
   ]);
-  const metadata = without(pruned.metadata, "managedFields");
-  return { ...pruned, metadata: managedFields.length === 0 ? metadata : { ...metadata, managedFields } };
+  const metadata = without(merged.metadata, "managedFields");
+  return { ...merged, metadata: managedFields.length === 0 ? metadata : { ...metadata, managedFields } };
 }
 
 /** What `managedFields` hold is not compared. */

@@ -1,7 +1,6 @@
 import { type CustomResourceDefinition, storageVersionHashOf } from "../../../src/api/crd.ts";
 import { apiVersionOf } from "../../../src/kube/resources.ts";
-import type { Schema } from "./documents.ts";
-import { type EtcdEntry, isSame, type ModelObject } from "./etcd.ts";
+import { type EtcdEntry, type Fields, isSame } from "./etcd.ts";
 
 /** What a path of the API names. */
 export interface ResourcePath {
@@ -184,8 +183,8 @@ export interface ServedKind {
   readonly namespaced: boolean;
   readonly hasStatus: boolean;
   readonly hasGeneration: boolean;
-  /** Of a custom resource, where not anything goes. */
-  readonly schema?: Schema | undefined;
+  /** What its fields have by default. */
+  readonly defaults?: Fields | undefined;
   /** Where etcd has its objects. */
   readonly prefix: string;
   /** What the API server writes. */
@@ -212,8 +211,6 @@ interface CrdFacts {
   readonly names: CrdNames;
   readonly isEstablished: boolean;
   readonly isTerminating: boolean;
-  /** Of the webhook that converts; `undefined` where only the apiVersion changes. */
-  readonly conversionUrl: string | undefined;
   readonly spec: unknown;
   /** What every version serves. */
   readonly kinds: ReadonlyMap<string, Omit<ServedKind, "crd">>;
@@ -224,8 +221,7 @@ interface CrdVersionFacts {
   readonly name: string;
   readonly served: boolean;
   readonly hasStatus: boolean;
-  /** `undefined` where anything goes. */
-  readonly schema: Schema | undefined;
+  readonly defaults: Fields | undefined;
 }
 
 /** `spec.names`. */
@@ -242,10 +238,6 @@ export interface CrdStorage {
   readonly facts: CrdFacts;
   /** The revision that its watch cache began with. */
   readonly since: number;
-  /** The versions whose watch cache is filled. */
-  readonly filled: Set<string>;
-  /** What the conversion webhook made of what is stored, by version: the watch cache asks it once. */
-  readonly converted: WeakMap<EtcdEntry, Map<string, ModelObject>>;
 }
 
 /** What a path names. */
@@ -261,7 +253,6 @@ export class CrdRegistry {
   readonly #byName = new Map<string, CrdStorage>();
   /** Which revision of a CRD was taken last: it never goes back to an earlier one. */
   readonly #followed = new Map<string, number>();
-  #withWebhook: readonly CrdStorage[] = [];
   /** What discovery answers about these CRDs, by path: it is as it was until one of them changes. */
   readonly answers = new Map<string, string>();
 
@@ -270,21 +261,8 @@ export class CrdRegistry {
     return this.#byName.get(name);
   }
 
-  /** Of the objects that a key of etcd is about, where a webhook converts them. */
-  ofKey(key: string): CrdStorage | undefined {
-    for (const crd of this.#withWebhook) if (key.startsWith(prefixOfCrd(crd))) return crd;
-    return undefined;
-  }
-
   all(): Iterable<CrdStorage> {
     return this.#byName.values();
-  }
-
-  /** Forgets all CRDs. */
-  clear(): void {
-    this.#byName.clear();
-    this.#followed.clear();
-    this.#changed();
   }
 
   /** Whether it has yet to take a CRD as it was at a revision. */
@@ -307,31 +285,16 @@ export class CrdRegistry {
     const before = this.#byName.get(name);
     if (entry === undefined) {
       this.#byName.delete(name);
-      this.#changed();
+      this.answers.clear();
       return before;
     }
     const facts = crdFactsOf(entry);
     if (before?.facts === facts) return undefined;
     const isKept = before !== undefined && before.facts.uid === facts.uid && isSame(before.facts.spec, facts.spec);
-    const fresh = {
-      since: now,
-      filled: new Set<string>(),
-      converted: new WeakMap<EtcdEntry, Map<string, ModelObject>>(),
-    };
-    this.#byName.set(name, isKept ? { ...before, facts } : { facts, ...fresh });
-    this.#changed();
+    this.#byName.set(name, isKept ? { ...before, facts } : { facts, since: now });
+    this.answers.clear();
     return isKept ? undefined : before;
   }
-
-  #changed(): void {
-    this.answers.clear();
-    this.#withWebhook = [...this.#byName.values()].filter(({ facts }) => facts.conversionUrl !== undefined);
-  }
-}
-
-/** Where etcd has the objects of a CRD. */
-function prefixOfCrd({ facts: { group, names } }: CrdStorage): string {
-  return `/registry/${group}/${names.plural}/`;
 }
 
 const factsOfEntries = new WeakMap<EtcdEntry, CrdFacts>();
@@ -351,8 +314,8 @@ function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFac
   const versions = spec.versions.map(({ name, schema, served, subresources }) => ({
     name,
     served,
+    defaults: defaultsOf(schema),
     hasStatus: (subresources as { status?: unknown } | undefined)?.status !== undefined,
-    schema: (schema as { openAPIV3Schema?: Schema } | undefined)?.openAPIV3Schema,
   }));
   const isTrue = (type: string): boolean =>
     (status?.conditions ?? []).some((condition) => condition.type === type && condition.status === "True");
@@ -367,9 +330,16 @@ function readFacts({ metadata, spec, status }: CustomResourceDefinition): CrdFac
     storageVersion: spec.versions.find(({ storage }) => storage)?.name ?? "",
     isEstablished: isTrue("Established") || isTrue("NamesAccepted"),
     isTerminating: isTrue("Terminating"),
-    conversionUrl: conversionUrlOf(spec.conversion),
   };
   return { ...facts, kinds: new Map(versions.map((version) => [version.name, kindOf(facts, version)])) };
+}
+
+/** Of the fields at the top of a schema: no CRD here has a default below that. */
+function defaultsOf(schema: unknown): Fields | undefined {
+  type Properties = Readonly<Record<string, { readonly default?: unknown }>>;
+  const { openAPIV3Schema } = (schema ?? {}) as { readonly openAPIV3Schema?: { readonly properties?: Properties } };
+  const fields = Object.entries(openAPIV3Schema?.properties ?? {}).filter(([, field]) => field.default !== undefined);
+  return fields.length === 0 ? undefined : Object.fromEntries(fields.map(([name, field]) => [name, field.default]));
 }
 
 /** Whether clients can use the version that objects are stored in. */
@@ -377,7 +347,10 @@ function isStorageServed({ storageVersion, versions }: Pick<CrdFacts, "storageVe
   return versions.some(({ name, served }) => name === storageVersion && served);
 }
 
-function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name, schema }: CrdVersionFacts): Omit<ServedKind, "crd"> {
+function kindOf(
+  facts: Omit<CrdFacts, "kinds">,
+  { defaults, hasStatus, name }: CrdVersionFacts,
+): Omit<ServedKind, "crd"> {
   const { group, names, namespaced, storageVersion } = facts;
   return {
     group,
@@ -387,39 +360,14 @@ function kindOf(facts: Omit<CrdFacts, "kinds">, { hasStatus, name, schema }: Crd
     listKind: names.listKind,
     namespaced,
     hasStatus,
+    defaults,
     singular: names.singular,
     shortNames: names.shortNames,
     apiVersion: apiVersionOf(group, name),
-    schema,
     hasGeneration: true,
     prefix: `/registry/${group}/${names.plural}/`,
     storedApiVersion: apiVersionOf(group, storageVersion),
     // Discovery goes through the served versions, and takes the hash of the one that is the storage version.
     storageVersionHash: isStorageServed(facts) ? storageVersionHashOf(group, storageVersion, names.kind) : "",
   };
-}
-
-function conversionUrlOf(conversion: CustomResourceDefinition["spec"]["conversion"]): string | undefined {
-  if (conversion?.strategy !== "Webhook") return undefined;
-  const { clientConfig } = conversion["webhook"] as { clientConfig: HookClientConfig };
-  return hookUrlOf(clientConfig);
-}
-
-/** Where a webhook is. */
-export interface HookClientConfig {
-  readonly url?: string;
-  readonly service?: {
-    readonly namespace: string;
-    readonly name: string;
-    readonly path?: string;
-    readonly port?: number;
-  };
-  /** Base64 of PEM. */
-}
-
-/** The URL of a webhook, as errors name it. */
-export function hookUrlOf({ service, url }: HookClientConfig): string {
-  if (url !== undefined || service === undefined) return url ?? "";
-  const { name, namespace, path = "/", port = 443 } = service;
-  return `https://${name}.${namespace}.svc:${port}${path}`;
 }

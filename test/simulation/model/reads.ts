@@ -1,9 +1,8 @@
-import { apiVersionOf } from "../../../src/kube/resources.ts";
 import { expired, Refusal, revisionOf, type Selector, selectorOf, tooLarge, type WatchSink } from "./answers.ts";
 import type { ServerContext } from "./context.ts";
 import { type EtcdEntry, EtcdError, type ModelObject } from "./etcd.ts";
-import { CRD_PREFIX, type CrdStorage, type ServedKind } from "./kinds.ts";
-import { corruptList, decode, decodeNow, isUnreadable, partialTextOf, textOf, viewOf } from "./stored-objects.ts";
+import { CRD_PREFIX, type ServedKind } from "./kinds.ts";
+import { decode, partialTextOf, textOf } from "./stored-objects.ts";
 
 /** What a list is asked for. */
 export interface ListRequest {
@@ -23,7 +22,7 @@ const INCONSISTENT_CONTINUE =
 /** Answers a list. @returns the JSON text @throws {Refusal} */
 export async function list(context: ServerContext, request: ListRequest): Promise<string> {
   const { kind, query } = request;
-  if (isOfCache(query)) await assertFilled(context, kind);
+  if (isOfCache(query)) assertFilled(context, kind);
   if (isOfCachedCrds(context, request)) await untilCrdsSeen(context, query);
   const selector = selectorOf(query);
   const limit = Number(query.get("limit") ?? 0);
@@ -32,7 +31,7 @@ export async function list(context: ServerContext, request: ListRequest): Promis
   const items: ModelObject[] = [];
   let [rest, last] = [0, ""];
   for (const entry of entries) {
-    // By name, no other object is looked at: nor is it converted.
+    // By name, no other object is looked at.
     if (name !== undefined && !entry.key.endsWith(`/${name}`)) continue;
     const isFull = limit > 0 && items.length >= limit;
     // Without a selector what remains is counted, and with one it is only asked whether there is more.
@@ -40,7 +39,7 @@ export async function list(context: ServerContext, request: ListRequest): Promis
       rest++;
       continue;
     }
-    const object = await decodedIn(context, kind, entry);
+    const object = decode(context, kind, entry);
     last = entry.key;
     if (selector === undefined || selector(object)) items.push(object);
   }
@@ -49,18 +48,6 @@ export async function list(context: ServerContext, request: ListRequest): Promis
       ? ""
       : continueFields({ kind: request, last, revision, rest: selector === undefined ? rest : undefined });
   return listText(request, items, { revision, more });
-}
-
-/** An object of a list; a promise where a webhook is asked for it. */
-function decodedIn(context: ServerContext, kind: ServedKind, entry: EtcdEntry): ModelObject | Promise<ModelObject> {
-  const refuse = (error: unknown): never => {
-    throw isUnreadable(error) ? corruptList(kind, entry, error) : error;
-  };
-  try {
-    return decodeNow(context, kind, entry) ?? decode(context, kind, entry, true).catch(refuse);
-  } catch (error) {
-    return refuse(error);
-  }
 }
 
 /** Pages of everything are read from etcd where the watch cache is not filled; any other list waits for the cache. */
@@ -173,23 +160,6 @@ function typelessTextOf(item: ModelObject): string {
   return text;
 }
 
-/**
- * What a read of one object with a resourceVersion finds: the state that a watch cache has. Each resource has one of its own, and that of
- * CRDs alone is waited for: nothing asks so for others.
- * @throws {Refusal} where it does not get there in time
- */
-export async function cachedEntry(
-  context: ServerContext,
-  query: URLSearchParams,
-  { kind, key }: { readonly kind: ServedKind; readonly key: string },
-): Promise<EtcdEntry | undefined> {
-  const { cache, etcd } = context;
-  if (kind.prefix !== CRD_PREFIX) return context.etcd.timeline.get(key, cache.revision);
-  if (!context.areCrdsFilled) return etcd.get(key);
-  await untilCrdsSeen(context, query);
-  return etcd.timeline.get(key, context.crdsSeen);
-}
-
 /** @throws {Refusal} where the watch of CRDs does not get to the resourceVersion in time */
 async function untilCrdsSeen(context: ServerContext, query: URLSearchParams): Promise<void> {
   const asked = revisionOf(query.get("resourceVersion") ?? "");
@@ -198,49 +168,11 @@ async function untilCrdsSeen(context: ServerContext, query: URLSearchParams): Pr
   if (!isSeen()) throw tooLarge(asked, context.crdsSeen);
 }
 
-/**
- * Each served version of a custom resource has a watch cache, and a new handler begins another one. It is filled with all objects
- * or not at all: one that cannot be converted keeps it empty. Lists and watches that need it get 429 until then.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go
- * @throws {Refusal} 429
- */
-async function assertFilled(context: ServerContext, kind: ServedKind): Promise<void> {
-  const { crd, version } = kind;
-  if (kind.prefix === CRD_PREFIX && !context.areCrdsFilled) throw reinitializing("");
-  if (crd === undefined) return;
-  if (context.initializing.has(crd.facts.name)) throw reinitializing("");
-  if (crd.filled.has(version)) return;
-  try {
-    for (const entry of context.etcd.range(kind.prefix)) {
-      const object = decodedIn(context, kind, entry);
-      if (object instanceof Promise) await object;
-    }
-    crd.filled.add(version);
-  } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    throw reinitializing(`: failed to list <unspecified>: ${error.message}`);
-  }
-}
-
-function reinitializing(why: string): Refusal {
-  const message = `storage is (re)initializing${why}`;
-  return new Refusal({ code: 429, reason: "TooManyRequests", details: { retryAfterSeconds: 1 }, message });
-}
-
-/** Has the watch caches of a new handler filled, so far as the conversion webhook answers. */
-export function fillAhead(context: ServerContext, crd: CrdStorage): void {
-  if (crd.facts.conversionUrl === undefined) return;
-  for (const kind of crd.facts.kinds.values()) assertFilled(context, { ...kind, crd }).catch(() => undefined);
-}
-
-/** Has the webhook asked for what the watch caches need of a new entry. What it refuses is asked for again by a list. */
-export function convertAhead(context: ServerContext, crd: CrdStorage, entry: EtcdEntry): void {
-  if (entry.isDeleted) return;
-  for (const [version, kind] of crd.facts.kinds) {
-    const isOther = entry.object.apiVersion !== apiVersionOf(crd.facts.group, version);
-    if (isOther) decode(context, { ...kind, crd }, entry, true).catch(() => undefined);
-  }
+/** Lists and watches that need a watch cache get 429 until it is filled. @throws {Refusal} 429 */
+function assertFilled({ areCrdsFilled }: ServerContext, { prefix }: ServedKind): void {
+  if (prefix !== CRD_PREFIX || areCrdsFilled) return;
+  const message = "storage is (re)initializing";
+  throw new Refusal({ code: 429, reason: "TooManyRequests", details: { retryAfterSeconds: 1 }, message });
 }
 
 /** API servers send a bookmark about once a minute, and one shortly before they end a watch. */
@@ -248,8 +180,8 @@ const BOOKMARK_MS = 60_000;
 const BEFORE_END_MS = 2_000;
 
 /** @throws {Refusal} where a watch is refused before it is open */
-export async function assertWatchable(context: ServerContext, request: ListRequest): Promise<void> {
-  await assertFilled(context, request.kind);
+export function assertWatchable(context: ServerContext, request: ListRequest): void {
+  assertFilled(context, request.kind);
   selectorOf(request.query);
 }
 
@@ -266,8 +198,6 @@ export class OpenWatch {
   #bookmarkAt: number;
   /** What has been told. */
   #revision = 0;
-  /** What is still being converted, and what follows it. */
-  #tail: Promise<void> | undefined;
   #isEnded = false;
 
   constructor(context: ServerContext, request: ListRequest, sink: WatchSink) {
@@ -284,19 +214,11 @@ export class OpenWatch {
     this.#bookmarkAt = this.#nextBookmark(now);
   }
 
-  /** Tells what came since the resourceVersion that was asked for; all that is there, where none was. */
+  /** Tells what came since the resourceVersion that was asked for. */
   begin(resourceVersion: string): void {
     const { cache, etcd } = this.#context;
-    const asked = revisionOf(resourceVersion === "" ? "0" : resourceVersion);
-    if (asked === 0) {
-      // Without a resourceVersion the cache is first brought to what etcd has.
-      this.#revision = resourceVersion === "" ? etcd.revision : cache.revision;
-      for (const entry of etcd.timeline.range(this.prefix, this.#revision)) {
-        if (this.#isSelected(entry)) this.#send("ADDED", entry);
-      }
-      this.bookmark('"annotations":{"k8s.io/initial-events-end":"true"},');
-      return;
-    }
+    const asked = revisionOf(resourceVersion);
+    if (asked === 0) throw new Error("The model knows no watch that begins with what is there");
     const since = Math.max(cache.since, this.kind.crd?.since ?? 0);
     if (asked < since) {
       this.#fail(expired(`too old resource version: ${asked} (${since})`));
@@ -323,8 +245,8 @@ export class OpenWatch {
     else if (now >= this.#bookmarkAt) this.bookmark();
   }
 
-  /** Tells how far the watch is. @param more fields of its metadata */
-  bookmark(more = ""): void {
+  /** Tells how far the watch is. */
+  bookmark(): void {
     this.#bookmarkAt = this.#nextBookmark(this.#context.clock.now());
     if (!this.#hasBookmarks || this.#isEnded) return;
     const { apiVersion, kind } = this.kind;
@@ -332,8 +254,8 @@ export class OpenWatch {
       ? '"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"'
       : `"kind":"${kind}","apiVersion":"${apiVersion}"`;
     const revision = Math.max(this.#revision, this.#context.cache.revision);
-    const line = `{"type":"BOOKMARK","object":{${type},"metadata":{${more}"resourceVersion":"${revision}"}}}`;
-    this.#inOrder(() => this.#sink.event(line));
+    const line = `{"type":"BOOKMARK","object":{${type},"metadata":{"resourceVersion":"${revision}"}}}`;
+    this.#sink.event(line);
   }
 
   #nextBookmark(now: number): number {
@@ -343,11 +265,9 @@ export class OpenWatch {
 
   /** Ends the watch from the side of the API server. */
   end(error?: Error): void {
-    this.#inOrder(() => {
-      if (this.#isEnded) return;
-      this.#isEnded = true;
-      this.#sink.end(error);
-    });
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#sink.end(error);
   }
 
   /** The client is gone. */
@@ -368,52 +288,19 @@ export class OpenWatch {
   }
 
   #send(type: "ADDED" | "MODIFIED" | "DELETED", entry: EtcdEntry): void {
-    const object = this.#tail === undefined ? this.#decoded(entry) : undefined;
-    if (object !== undefined) {
-      this.#event(type, object);
-      return;
-    }
-    const before = this.#tail ?? Promise.resolve();
-    const tail = before.then(async () => {
-      // What cannot be converted makes the cache begin again: its watches end.
-      const late = await decode(this.#context, this.kind, entry, true).catch(() => undefined);
-      if (late === undefined) this.#finish();
-      else this.#event(type, late);
-      if (this.#tail === tail) this.#tail = undefined;
-      return undefined;
-    });
-    this.#tail = tail;
-  }
-
-  #decoded(entry: EtcdEntry): ModelObject | undefined {
+    let object: ModelObject;
     try {
-      return decodeNow(this.#context, this.kind, entry);
+      object = decode(this.#context, this.kind, entry);
     } catch (error) {
-      if (error instanceof Refusal) this.#fail(error);
-      else throw error;
-      return viewOf(entry, this.kind);
+      if (error instanceof Refusal) return this.#fail(error);
+      throw error;
     }
-  }
-
-  #event(type: string, object: ModelObject): void {
-    if (this.#isEnded) return;
     this.#sink.event(`{"type":"${type}","object":${this.#isMetadata ? partialTextOf(object) : textOf(object)}}`);
   }
 
   /** Once a watch is open, what goes wrong is an event. */
   #fail({ status }: Refusal): void {
     this.#sink.event(`{"type":"ERROR","object":${JSON.stringify(status)}}`);
-    this.#finish();
-  }
-
-  #finish(): void {
-    if (this.#isEnded) return;
-    this.#isEnded = true;
-    this.#sink.end();
-  }
-
-  #inOrder(then: () => void): void {
-    if (this.#tail === undefined) then();
-    else this.#tail = this.#tail.then(then);
+    this.end();
   }
 }

@@ -2,7 +2,6 @@ import { apiVersionOf } from "../../../src/kube/resources.ts";
 import {
   errorAnswer,
   forbidden,
-  internalError,
   jsonAnswer,
   type ModelAnswer,
   type ModelRequest,
@@ -24,8 +23,8 @@ import {
   resourcePathOf,
   type ServedKind,
 } from "./kinds.ts";
-import { assertWatchable, cachedEntry, list, type ListRequest } from "./reads.ts";
-import { corrupt, decode, decodeNow, readable, partialTextOf, textOf } from "./stored-objects.ts";
+import { assertWatchable, list, type ListRequest } from "./reads.ts";
+import { decode, partialTextOf, textOf } from "./stored-objects.ts";
 import {
   create,
   isMetadataAsked,
@@ -35,7 +34,6 @@ import {
   patchOf,
   preconditionsOf,
   remove,
-  replacementOf,
   update,
   type Write,
   writeOptionsOf,
@@ -95,11 +93,11 @@ async function answerResource(server: RequestContext, request: ModelRequest, pat
     return answerObject(server, request, { status, object });
   }
   if (path.name !== undefined) {
-    return answerObject(server, request, { status: 200, object: await read(server, query, { kind, path }) });
+    return answerObject(server, request, { status: 200, object: read(server, query, { kind, path }) });
   }
   const asked = { kind, namespace: path.namespace, query, isMetadata: isMetadataAsked(request) };
   if (!isWatch) return json(server, 200, await list(server, asked));
-  await assertWatchable(server, asked);
+  assertWatchable(server, asked);
   return jsonAnswer(200, (sink) => server.open(asked, sink), server.clock.now());
 }
 
@@ -129,15 +127,12 @@ interface Target {
   readonly path: ResourcePath;
 }
 
-async function read(server: RequestContext, query: URLSearchParams, { kind, path }: Target): Promise<ModelObject> {
+function read(server: RequestContext, query: URLSearchParams, { kind, path }: Target): ModelObject {
+  if (query.has("resourceVersion")) throw new Error("The model knows no GET that the watch cache answers");
   const name = named(path.name);
-  const key = keyOf({ kind, name, namespace: path.namespace });
-  // With a resourceVersion it may be an older state, that of the watch cache.
-  const isCached = query.has("resourceVersion");
-  const entry = isCached ? await cachedEntry(server, query, { kind, key }) : server.etcd.get(key);
+  const entry = server.etcd.get(keyOf({ kind, name, namespace: path.namespace }));
   if (entry === undefined) throw notFound(kind, name);
-  if (isCached) return decodeNow(server, kind, entry) ?? (await decode(server, kind, entry, isCached));
-  return readable(server, kind, entry, (error) => internalError(corrupt(entry, error)));
+  return decode(server, kind, entry);
 }
 
 async function write(
@@ -154,10 +149,6 @@ async function write(
   switch (request.method) {
     case "PATCH":
       return written(await update(server, target, patchOf(server, target, request)));
-    case "PUT":
-      return written(
-        await update(server, target, { change: replacementOf(server, target, request), mayCreate: false }),
-      );
     case "DELETE":
       return [200, await remove(server, target, preconditionsOf(request))];
     default:

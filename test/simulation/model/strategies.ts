@@ -1,14 +1,13 @@
 import { badRequest, invalid, type InvalidField } from "./answers.ts";
 import { type ServerContext, timeText } from "./context.ts";
-import { defaulted, pruned } from "./documents.ts";
 import { type Fields, isSame, type ModelMeta, type ModelObject, without } from "./etcd.ts";
 import type { FieldWriter } from "./fields.ts";
 import type { CrdNames, ServedKind } from "./kinds.ts";
 
-/** An object as it is decoded: with its defaults, and without what its schema does not know. */
+/** An object as it is decoded, with its defaults. Schemas are not looked at: nothing here writes a field that one does not know. */
 export function decoded(kind: ServedKind, sent: ModelObject): ModelObject {
   const object = cleaned(sent);
-  if (kind.crd !== undefined) return defaulted(pruned(object, kind.schema), kind.schema);
+  if (kind.crd !== undefined) return kind.defaults === undefined ? object : { ...kind.defaults, ...object };
   return isCrdKind(kind) ? crdDefaulted(object) : builtInDefaulted(kind, object);
 }
 

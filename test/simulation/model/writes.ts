@@ -7,26 +7,14 @@ import {
   modified,
   notFound,
   PathNotServed,
-  internalError,
-  plainError,
-  Refusal,
+  type Refusal,
 } from "./answers.ts";
 import { type ServerContext, timeText } from "./context.ts";
 import { jsonPatched, mergePatched } from "./documents.ts";
 import { type EtcdEntry, type ModelObject, without } from "./etcd.ts";
 import { applied, managedByUpdate } from "./fields.ts";
 import type { ServedKind } from "./kinds.ts";
-import {
-  encode,
-  isInOtherVersions,
-  isNoOp,
-  keyFor,
-  managersProblem,
-  viewOf,
-  readable,
-  corrupt,
-  undecodable,
-} from "./stored-objects.ts";
+import { decode, encode, isNoOp, keyFor, managersProblem, viewOf } from "./stored-objects.ts";
 import {
   asCreated,
   assertKind,
@@ -74,13 +62,6 @@ export function keyOf({ kind, name, namespace }: Pick<Write, "kind" | "name" | "
   return namespace === undefined ? `${kind.prefix}${name}` : `${kind.prefix}${namespace}/${name}`;
 }
 
-/** What was written, as it would be read: where no webhook converts, it is the same object that every read gets. */
-export function answered(kind: ServedKind, written: EtcdEntry, object: ModelObject): ModelObject {
-  const isWebhooks = kind.crd?.facts.conversionUrl !== undefined && written.object.apiVersion !== kind.apiVersion;
-  if (!isWebhooks) return viewOf(written, kind);
-  return { ...object, metadata: { ...object.metadata, resourceVersion: String(written.modRevision) } };
-}
-
 /** @throws {Refusal} 403 where the CRD is being deleted */
 function assertNotTerminating(kind: ServedKind, name: string): void {
   if (kind.crd?.facts.isTerminating !== true) return;
@@ -120,28 +101,6 @@ export async function create(context: ServerContext, write: Omit<Write, "name">,
   return { object: await store(context, { ...write, name: object.metadata.name ?? "" }, object), wasCreated: true };
 }
 
-/** Creates what an apply finds nothing of. @returns `undefined` where another client created it in between */
-async function createByApply(context: ServerContext, write: Write, change: Change): Promise<ModelObject | undefined> {
-  const { kind, name, namespace } = write;
-  const changed = placed(cleaned(change(undefined)), namespace);
-  if (changed.metadata.uid !== undefined) {
-    const { uid } = changed.metadata;
-    throw conflict(
-      kind,
-      name,
-      `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`,
-    );
-  }
-  assertNotTerminating(kind, name);
-  const object = await admittedCreate(context, write, changed);
-  try {
-    return await store(context, write, object);
-  } catch (error) {
-    if (error instanceof Refusal && error.status.reason === "AlreadyExists") return undefined;
-    throw error;
-  }
-}
-
 async function admittedCreate(context: ServerContext, write: Write, object: ModelObject): Promise<ModelObject> {
   const { kind } = write;
   const named = { ...write, name: object.metadata.name ?? "" };
@@ -155,7 +114,7 @@ async function admittedCreate(context: ServerContext, write: Write, object: Mode
 
 async function store(context: ServerContext, write: Write, object: ModelObject): Promise<ModelObject> {
   const { isDryRun, kind, name } = write;
-  const stored = await encode(context, kind, object);
+  const stored = encode(kind, object);
   await context.io.hold("admitted");
   const key = keyOf(write);
   if (isDryRun) {
@@ -165,7 +124,7 @@ async function store(context: ServerContext, write: Write, object: ModelObject):
   const written = context.etcd.put(key, { object: stored, encryptionKey: keyFor(context, kind) }, 0);
   if (written === undefined) throw alreadyExists(kind, name);
   await context.io.hold("written");
-  return answered(kind, written, object);
+  return viewOf(written, kind);
 }
 
 /**
@@ -184,15 +143,19 @@ export async function update(
   const key = keyOf(write);
   for (;;) {
     const entry = context.etcd.get(key);
-    if (entry === undefined) {
-      if (!mayCreate || write.subresource !== undefined) throw notFound(kind, name);
-      const created = await createByApply(context, write, change);
-      if (created !== undefined) return { object: created, wasCreated: true };
-      continue;
-    }
+    if (entry === undefined) throw mayCreate ? noApplyCreates(write, change) : notFound(kind, name);
     const updated = await updateOnce(context, write, { change, entry });
     if (updated !== undefined) return { object: updated, wasCreated: false };
   }
+}
+
+/** An apply of an object that is gone, by its uid, is a conflict. */
+function noApplyCreates({ kind, name, subresource }: Write, change: Change): Refusal {
+  if (subresource !== undefined) return notFound(kind, name);
+  const { uid } = change(undefined).metadata;
+  if (uid === undefined) throw new Error("The model knows no apply that creates an object");
+  const why = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
+  return conflict(kind, name, why);
 }
 
 /** @returns `undefined` where another write came in between */
@@ -202,8 +165,8 @@ async function updateOnce(
   { change, entry }: { readonly change: Change; readonly entry: EtcdEntry },
 ): Promise<ModelObject | undefined> {
   const { isDryRun, kind, name, subresource } = write;
-  const before = await readable(context, kind, entry, (error) => plainError(undecodable(entry, error)));
-  const problem = isInOtherVersions(kind, before) ? await managersProblem(context, kind, before) : undefined;
+  const before = decode(context, kind, entry);
+  const problem = managersProblem(kind, before);
   const changed = placed(cleaned(change(before, problem)), write.namespace);
   const attributes = admittedOf(write, "UPDATE", { object: changed, oldObject: before });
   const isAsked = isAnythingAsked(context, attributes);
@@ -217,7 +180,7 @@ async function updateOnce(
   if (isAsked) await validate(context, { ...attributes, object: after });
   const isLast = after.metadata.deletionTimestamp !== undefined && after.metadata.finalizers === undefined;
   if (isLast) return await finish(context, entry, after, isDryRun);
-  const stored = await encode(context, kind, after);
+  const stored = encode(kind, after);
   const encryptionKey = keyFor(context, kind);
   await context.io.hold("admitted");
   if (isNoOp(entry, stored, encryptionKey)) {
@@ -228,7 +191,7 @@ async function updateOnce(
   const written = context.etcd.put(entry.key, { object: stored, encryptionKey }, entry.modRevision);
   if (written === undefined) return undefined;
   await context.io.hold("written");
-  return answered(kind, written, after);
+  return viewOf(written, kind);
 }
 
 /** Removes an object whose last finalizer was taken off. */
@@ -251,7 +214,7 @@ export async function remove(context: ServerContext, write: Write, preconditions
   for (;;) {
     const entry = context.etcd.get(keyOf(write));
     if (entry === undefined) throw notFound(kind, name);
-    const object = await readable(context, kind, entry, (error) => internalError(corrupt(entry, error)));
+    const object = decode(context, kind, entry);
     assertPreconditions(write, object, preconditions);
     const attributes = admittedOf(write, "DELETE", { object: undefined, oldObject: object });
     if (isAnythingAsked(context, attributes)) await validate(context, attributes);
@@ -264,20 +227,20 @@ export async function remove(context: ServerContext, write: Write, preconditions
     const written =
       marked === undefined
         ? context.etcd.delete(entry.key, entry.modRevision)
-        : await putMarked(context, kind, entry, marked);
+        : putMarked(context, kind, entry, marked);
     if (written === undefined) continue;
     await context.io.hold("written");
     return marked === undefined ? success : viewOf(written, kind);
   }
 }
 
-async function putMarked(
+function putMarked(
   context: ServerContext,
   kind: ServedKind,
   entry: EtcdEntry,
   marked: ModelObject,
-): Promise<EtcdEntry | undefined> {
-  const stored = await encode(context, kind, marked);
+): EtcdEntry | undefined {
+  const stored = encode(kind, marked);
   if (isNoOp(entry, stored, keyFor(context, kind))) return entry;
   return context.etcd.put(entry.key, { object: stored, encryptionKey: keyFor(context, kind) }, entry.modRevision);
 }
@@ -374,20 +337,6 @@ function applyChange({ kind }: Write, request: ModelRequest, writer: ReturnType<
   return (current, problem) => {
     if (problem !== undefined) throw problem;
     return applied(current, config, { ...writer, force });
-  };
-}
-
-/** What a PUT changes. */
-export function replacementOf(context: ServerContext, write: Write, request: ModelRequest): Change {
-  const { kind, manager, subresource } = write;
-  const body = parsedBody(request.body);
-  assertKind(body, kind);
-  const writer = writerOf(context, kind, { manager, subresource });
-  return (current, problem) => {
-    const replacement = decoded(kind, body);
-    const managed =
-      problem === undefined ? managedByUpdate(current, replacement, writer) : current?.metadata.managedFields;
-    return withManaged(replacement, managed);
   };
 }
 

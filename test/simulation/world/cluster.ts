@@ -35,10 +35,9 @@ interface SimClusterOptions {
 /** What is done to requests of ksvm on their way: lost, reset, or answered by something between; `undefined` lets one pass. */
 type Interference = (request: ModelRequest) => "lost" | "reset" | FalseAnswer | undefined;
 
-/** What comes in the place of an API server's answer: a page, or a Status. */
+/** The Status that comes in the place of an API server's answer. */
 export interface FalseAnswer {
   readonly status: number;
-  readonly html?: boolean;
   readonly headers?: Readonly<Record<string, string>>;
   /** Fields of the Status. */
   readonly body?: object;
@@ -325,11 +324,8 @@ function urlOf(slot: number): string {
   return `https://10.0.0.${slot + 1}:6443`;
 }
 
-/** What a balancer, a proxy or an overloaded API server says. */
-function answerOf({ body = {}, headers, html = false, status }: FalseAnswer): ModelAnswer & { readonly body: string } {
-  if (html) {
-    return { status, headers: { "content-type": "text/html", ...headers }, body: `<html><h1>${status}</h1></html>` };
-  }
+/** What a balancer or an overloaded API server says. */
+function answerOf({ body = {}, headers, status }: FalseAnswer): ModelAnswer & { readonly body: string } {
   const said = {
     kind: "Status",
     apiVersion: "v1",

@@ -53,7 +53,7 @@ function shapeOf({ isBuiltIn = false, plural }: KindPlan): Shape {
 }
 
 /** The CRD of a plan, with a storage version. */
-export function crdOf({ isConverted = false, plural, versions }: KindPlan, storage: string): object {
+export function crdOf({ plural, versions }: KindPlan, storage: string): object {
   const kind = kindNameOf(plural);
   const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
   return {
@@ -64,20 +64,9 @@ export function crdOf({ isConverted = false, plural, versions }: KindPlan, stora
       group: GROUP,
       names: { plural, singular: kind.toLowerCase(), kind, listKind: `${kind}List` },
       scope: "Namespaced",
-      ...(isConverted ? { conversion: conversionOf(plural) } : {}),
       versions: versionsOf(versions, storage).map((version) => ({ ...version, schema })),
     },
   };
-}
-
-/** The address of the webhook that converts the objects of a CRD. */
-export function converterUrl(plural: string): string {
-  return `https://convert-${plural}.sim/`;
-}
-
-function conversionOf(plural: string): object {
-  const clientConfig = { url: converterUrl(plural) };
-  return { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig } };
 }
 
 /** The versions of a CRD, one of which is the storage version. */

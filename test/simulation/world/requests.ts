@@ -8,8 +8,6 @@ import { groupOf, resourcePathOf } from "../model/kinds.ts";
 export type RequestKind =
   /** Takes the Lease of a run, whether it is created or taken over. */
   | "takeLease"
-  /** Renews it, and nothing else. */
-  | "renewLease"
   | "checkpoint"
   | "freeze"
   | "unfreeze"
@@ -25,8 +23,6 @@ export type RequestKind =
   | "firstPage"
   /** A page at a continue token. */
   | "nextPage"
-  /** What becomes of one object. */
-  | "look"
   /** A no-op write of an object. */
   | "write"
   | "prune"
@@ -97,8 +93,7 @@ function ofLease({ body, method, path }: ModelRequest): RequestKind | undefined 
   };
   if (typeof spec?.holderIdentity === "string") return "takeLease";
   const checkpoint = metadata?.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
-  if (checkpoint !== "") return "checkpoint";
-  return spec?.holderIdentity === undefined ? "renewLease" : undefined;
+  return checkpoint === "" ? undefined : "checkpoint";
 }
 
 function ofObjects({ method, path, query }: ModelRequest, resources: readonly UserResource[]): RequestKind | undefined {
@@ -106,8 +101,7 @@ function ofObjects({ method, path, query }: ModelRequest, resources: readonly Us
   if (asked === undefined) return method === "GET" && isDiscovery(path, resources) ? "discovery" : undefined;
   if (!resources.some(({ group, resource }) => group === asked.group && resource === asked.resource)) return undefined;
   if (method === "PATCH") return query.has("dryRun") ? undefined : "write";
-  if (method !== "GET") return undefined;
-  if (query.has("fieldSelector")) return "look";
+  if (method !== "GET" || query.has("fieldSelector")) return undefined;
   return query.has("continue") ? "nextPage" : "firstPage";
 }
 

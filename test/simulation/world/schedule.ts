@@ -21,7 +21,6 @@ export class Schedule {
   readonly #heap: Due[] = [];
   #now = 0;
   #seq = 0;
-  #events = 0;
   /** Of this moment. */
   #eventsAtOnce = 0;
   #isOver = false;
@@ -34,11 +33,6 @@ export class Schedule {
   /** Milliseconds of simulated time since the world began. */
   get now(): number {
     return this.#now;
-  }
-
-  /** How many events there were. */
-  get events(): number {
-    return this.#events;
   }
 
   /** Has `run` called after `ms` milliseconds, 0 or more. It must not throw. @returns what cancels it */
@@ -132,7 +126,6 @@ export class Schedule {
   #count(at: number): void {
     this.#eventsAtOnce = at === this.#now ? this.#eventsAtOnce + 1 : 1;
     this.#now = at;
-    this.#events++;
     if (this.#eventsAtOnce > MOST_AT_ONCE) throw new Error(`livelock: ${MOST_AT_ONCE} events, and no time passes`);
   }
 

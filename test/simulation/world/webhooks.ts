@@ -35,41 +35,6 @@ export function mutation(patch: readonly object[]): object {
   return { allowed: true, patchType: "JSONPatch", patch: Buffer.from(JSON.stringify(patch)).toString("base64") };
 }
 
-interface ConversionRequest {
-  readonly uid: string;
-  readonly desiredAPIVersion: string;
-  readonly objects: readonly ConvertedObject[];
-}
-
-/** An object as a conversion webhook sees it. */
-interface ConvertedObject {
-  readonly apiVersion: string;
-  readonly metadata: { readonly name: string };
-  readonly spec?: Readonly<Record<string, unknown>>;
-}
-
-/** A conversion webhook; `convert` makes of each object what it likes, and throws where it refuses. */
-export function conversionWebhook(convert: (object: ConvertedObject, apiVersion: string) => object): SimWebhook {
-  return async (body) => {
-    const { request } = JSON.parse(body) as { request: ConversionRequest };
-    const of = { apiVersion: "apiextensions.k8s.io/v1", kind: "ConversionReview" };
-    const { desiredAPIVersion, objects, uid } = request;
-    try {
-      const convertedObjects = objects.map((object) => convert(object, desiredAPIVersion));
-      return reviewed(of, { uid, result: { status: "Success" }, convertedObjects });
-    } catch (error) {
-      return reviewed(of, { uid, result: { status: "Failure", message: (error as Error).message } });
-    }
-  };
-}
-
-/** Changes the apiVersion, and a field that only its version has. */
-export const CONVERTER = conversionWebhook((object, apiVersion) => ({
-  ...object,
-  apiVersion,
-  spec: { ...object.spec, converted: apiVersion },
-}));
-
 function reviewed(of: object, response: object): WebhookAnswer {
   return { status: 200, body: JSON.stringify({ ...of, response }) };
 }

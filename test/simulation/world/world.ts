@@ -5,14 +5,14 @@ import { collectionPath, CRDS, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/
 import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
 import { currentWriter } from "./api-server.ts";
 import { SimCluster } from "./cluster.ts";
-import { buildOf, converterUrl, groupOf } from "./kinds.ts";
+import { buildOf, groupOf } from "./kinds.ts";
 import type { Edge } from "./network.ts";
 import type { SimProcess } from "./process.ts";
 import { oneOf, spread, type Streams, streamsOf } from "./random.ts";
 import { RequestTriggers } from "./requests.ts";
 import { Schedule } from "./schedule.ts";
 import { UserActions } from "./users.ts";
-import { CONVERTER, GUARD_CONFIGURATION, GUARD_URL, GUARD_WEBHOOK } from "./webhooks.ts";
+import { GUARD_CONFIGURATION, GUARD_URL, GUARD_WEBHOOK } from "./webhooks.ts";
 
 /** A program of ksvm that runs in a world. */
 export interface Program {
@@ -106,9 +106,6 @@ export class World {
       build: buildOf(plan),
       edge,
     });
-    for (const { isConverted, plural } of plan.kinds) {
-      if (isConverted === true) this.cluster.webhooks.set(converterUrl(plural), CONVERTER);
-    }
     this.user = new UserActions(this.cluster, "user", this.streams("user"));
     const resources = plan.kinds.map((kind) => ({ group: groupOf(kind), resource: kind.plural }));
     this.triggers = new RequestTriggers(resources, (ms, run) => this.schedule.in(ms, run));

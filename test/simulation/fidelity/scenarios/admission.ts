@@ -3,13 +3,11 @@ import {
   MIGRATING_ANNOTATION,
   OWNER_ANNOTATION,
   STORAGE_MIGRATING_CONDITION,
-  WEBHOOK_NAME,
 } from "../../../../src/api/names.ts";
 import { freezePolicyOf } from "../../../../src/freeze/freeze-policy.ts";
 import { labelChangePatch, storageChangePatch } from "../../../../src/freeze/freeze-probe.ts";
 import {
   ACCEPT_METADATA,
-  ACCEPT_METADATA_LIST,
   APPLY_PATCH,
   collectionPath,
   objectPath,
@@ -17,8 +15,6 @@ import {
   POLICY_BINDINGS,
   WEBHOOK_CONFIGURATIONS,
 } from "../../../../src/kube/resources.ts";
-import { refusal, reviewBody } from "../../../../src/webhook/review.ts";
-import { webhookConfigurationOf } from "../../../../src/webhook/webhook-configuration.ts";
 import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Play, Scenario } from "../play.ts";
 import {
@@ -198,59 +194,58 @@ function annotate(subject: Subject, annotations: Json): LineRequest {
 
 const isDenied = ({ status }: Answer): boolean => status >= 400;
 
-/** What a guard must do, whichever it is. */
-async function guarded(play: Play, subject: Subject, expected: { readonly guard: string }): Promise<void> {
-  const { guard } = expected;
+/** What a guard must do. */
+async function guarded(play: Play, subject: Subject): Promise<void> {
   const toV1 = { storage: "v1" };
   await play.line(
-    `${guard}: a storage change of what is not frozen passes as a dry-run`,
+    "a storage change of what is not frozen passes as a dry-run",
     { ...subject.setVersions(toV1), query: { dryRun: "All" } },
     metadataAlone,
   );
   await play.line(
-    `${guard}: freeze`,
+    "freeze",
     annotate(subject, { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "{}" }),
     metadataAlone,
   );
   const frozen = (await play.line("read it", get(subject.path), metadataAlone)).body;
-  await play.wait(`${guard} is in force`, proof(subject, frozen).storage, isDenied);
-  await play.line(`${guard}: the proof, a storage change as a dry-run`, proof(subject, frozen).storage);
-  await play.line(`${guard}: the proof, a label as a dry-run`, proof(subject, frozen).label);
-  await play.line(`${guard}: a storage change`, subject.setVersions(toV1));
+  await play.wait("the guard is in force", proof(subject, frozen).storage, isDenied);
+  await play.line("the proof, a storage change as a dry-run", proof(subject, frozen).storage);
+  await play.line("the proof, a label as a dry-run", proof(subject, frozen).label);
+  await play.line("a storage change", subject.setVersions(toV1));
   await play.line(
-    `${guard}: a storage change that takes the annotation off`,
+    "a storage change that takes the annotation off",
     merge(subject.path, {
       metadata: { annotations: { [MIGRATING_ANNOTATION]: null } },
       spec: { versions: versionsOf(toV1) },
     }),
   );
   await play.line(
-    `${guard}: another change of the spec passes`,
+    "another change of the spec passes",
     merge(subject.path, { spec: { versions: versionsOf({ ...toV1, storage: "v1alpha1", unserved: ["v1"] }) } }),
     metadataAlone,
   );
   await play.line(
-    `${guard}: a write of status passes`,
+    "a write of status passes",
     merge(`${subject.path}/status`, { status: { storedVersions: ["v1alpha1"] } }),
     metadataAlone,
   );
   await play.line(
-    `${guard}: a write of status that takes the storage version out of storedVersions`,
+    "a write of status that takes the storage version out of storedVersions",
     merge(`${subject.path}/status`, { status: { storedVersions: ["v1"] } }),
     storedVersionsAlone,
   );
   await play.line(
-    `${guard}: an update of the CRD that changes nothing lists it again`,
+    "an update of the CRD that changes nothing lists it again",
     merge(subject.path, { metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
     storedVersionsAlone,
   );
   await play.line(
-    `${guard}: lift the freeze`,
+    "lift the freeze",
     annotate(subject, { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null }),
     metadataAlone,
   );
   const lifted = (await play.line("read it again", get(subject.path), metadataAlone)).body;
-  await play.line(`${guard}: the proof fails without the annotation`, proof(subject, lifted).storage, metadataAlone);
+  await play.line("the proof fails without the annotation", proof(subject, lifted).storage, metadataAlone);
   const condition = {
     type: STORAGE_MIGRATING_CONDITION,
     status: "True",
@@ -260,17 +255,17 @@ async function guarded(play: Play, subject: Subject, expected: { readonly guard:
   };
   const withCondition = [...lifted.status.conditions, condition];
   await play.line(
-    `${guard}: the condition of the in-tree controller`,
+    "the condition of the in-tree controller",
     merge(`${subject.path}/status`, { status: { conditions: withCondition } }),
     metadataAlone,
   );
-  await play.line(`${guard}: a storage change under the condition`, subject.setVersions(toV1));
+  await play.line("a storage change under the condition", subject.setVersions(toV1));
   await play.line(
-    `${guard}: the condition goes`,
+    "the condition goes",
     merge(`${subject.path}/status`, { status: { conditions: lifted.status.conditions } }),
     metadataAlone,
   );
-  await play.line(`${guard}: a storage change passes`, subject.setVersions(toV1), metadataAlone);
+  await play.line("a storage change passes", subject.setVersions(toV1), metadataAlone);
 }
 
 export const freezeByPolicy: Scenario = {
@@ -298,100 +293,10 @@ export const freezeByPolicy: Scenario = {
       metadata: { ...policy.metadata, annotations: { [OWNER_ANNOTATION]: "{1}" }, ...state },
     });
     const taken = await play.line("take the policy over", { ...again, body: body(stateOf(created)) }, metadataAlone);
-    await guarded(play, tents, { guard: "policy" });
+    await guarded(play, tents);
     await play.line("remove the policy with a stale resourceVersion", remove(paths[0], stateOf(created)));
     const bound = await play.line("read the binding", get(paths[1]), metadataAlone);
     await play.line("remove the binding", remove(paths[1], stateOf(bound)));
     await play.line("remove the policy", remove(paths[0], stateOf(taken)), { anyMessage: true });
-  },
-};
-
-export const freezeByWebhook: Scenario = {
-  name: "the freeze by ksvm's webhook",
-  alone: true,
-  async play(play) {
-    const ropes = await createSubject(play, "rope", { storage: "v1alpha1" });
-    let isDown = false;
-    const client = await play.webhook("ropes", (review: Json) => {
-      if (isDown) return "reset";
-      const bytes = Buffer.from(JSON.stringify(review));
-      const { answer, status } =
-        bytes.length === 0
-          ? refusal(400)
-          : reviewBody({ bytes, head: bytes, length: bytes.length } as never, { bodyLimit: 2 ** 22 });
-      return { answer, status };
-    });
-    const configuration = webhookConfigurationOf({ clientConfig: client });
-    await play.line("register the webhook", post(collectionPath(WEBHOOK_CONFIGURATIONS), configuration), metadataAlone);
-    await guarded(play, ropes, { guard: "webhook" });
-    await play.line("freeze once more", annotate(ropes, { [MIGRATING_ANNOTATION]: "true" }), metadataAlone);
-    isDown = true;
-    const toOld = ropes.setVersions({ storage: "v1alpha1" });
-    await play.line("a stopped webhook blocks a storage change of what is frozen", toOld);
-    await play.line(
-      "a stopped webhook does not keep the freeze from being lifted",
-      annotate(ropes, { [MIGRATING_ANNOTATION]: null }),
-      metadataAlone,
-    );
-    await play.line("a stopped webhook blocks no storage change of what is not frozen", toOld, metadataAlone);
-    await play.line("remove the webhook", remove(objectPath(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME })));
-  },
-};
-
-function converted(uid: string, response: object): WebhookDeed {
-  return {
-    answer: { apiVersion: "apiextensions.k8s.io/v1", kind: "ConversionReview", response: { uid, ...response } },
-  };
-}
-
-export const conversions: Scenario = {
-  name: "conversion webhooks",
-  async play(play) {
-    let mood: "works" | "reset" | "failing" | "html" = "works";
-    const client = await play.webhook("kites", ({ request: { desiredAPIVersion, objects, uid } }: Json) => {
-      if (mood === "reset") return "reset";
-      if (mood === "failing") return { answer: "it fails", status: 500 };
-      if (mood === "html") return { answer: "<html></html>" };
-      const refused = objects.find(({ metadata, spec }: Json) => metadata.name === "refused" && spec.size === 1);
-      if (refused !== undefined) {
-        return converted(uid, { result: { status: "Failure", message: "refused cannot be converted" } });
-      }
-      return converted(uid, {
-        result: { status: "Success" },
-        convertedObjects: objects.map((one: Json) => ({ ...one, apiVersion: desiredAPIVersion })),
-      });
-    });
-    const conversion = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig: client } };
-    const shape = { storage: "v1alpha1", conversion };
-    const kites = await createSubject(play, "kite", shape);
-    await createObjects(play, kites, "v1alpha1", ["a", "b"]);
-    await changeStorage(play, kites, { ...shape, storage: "v1" });
-    const all = (version: string) => get(kites.all(version), { accept: ACCEPT_METADATA_LIST });
-    const noOp = (name: string, version = "v1") =>
-      apply(kites.at(version, name), kites.identity(version, { name, namespace: "default" }));
-    await play.line("the webhook converts what is stored otherwise", get(kites.at("v1", "a")));
-    await play.line("a no-op write stores it in the new version", noOp("a"));
-    mood = "reset";
-    await play.line("down: an object in its own version is read", get(kites.at("v1", "a")), {
-      pick: ({ metadata }) => metadata.name as unknown,
-    });
-    await play.line("down: an object in another version is not read", get(kites.at("v1", "b")));
-    await play.line("down: a list with such an object", all("v1"));
-    await play.line("down: a no-op write of such an object", noOp("b"));
-    await play.line("down: a create in the storage version", post(kites.own("v1"), kites.object("v1", "c")), {
-      pick: ({ metadata }) => metadata.name as unknown,
-    });
-    await play.line("down: a create in another version", post(kites.own("v1alpha1"), kites.object("v1alpha1", "d")));
-    mood = "failing";
-    mood = "html";
-    await play.line("no review: an object in another version", get(kites.at("v1", "b")), { anyMessage: true });
-    mood = "works";
-    await createObjects(play, kites, "v1", ["refused"]);
-    await play.line("refused: an object in another version", get(kites.at("v1alpha1", "refused")));
-    await play.line("refused: a list with it", all("v1alpha1"));
-    await play.line(
-      "refused: a write in another version",
-      merge(kites.at("v1alpha1", "refused"), { spec: { size: 2 } }),
-    );
   },
 };

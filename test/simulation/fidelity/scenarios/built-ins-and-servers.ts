@@ -3,7 +3,6 @@ import { serverIdHashOf } from "../../../../src/apiservers/encryption-agreement.
 import { shippedCrds } from "../../../../src/initializer/shipped-crds.ts";
 import {
   ACCEPT_METADATA,
-  ACCEPT_METADATA_LIST,
   collectionPath,
   LEASES,
   MIGRATIONS,
@@ -15,9 +14,8 @@ import { manifestOf } from "../../../../src/migrations/manifest.ts";
 import type { Play, Scenario } from "../play.ts";
 import {
   apply,
+  CRD_COLLECTION,
   crdPath,
-  createObjects,
-  createSubject,
   get,
   HANDLER_LAG_MS,
   isEstablished,
@@ -27,7 +25,7 @@ import {
   remove,
   stateOf,
 } from "../requests.ts";
-import type { Answer, Json, LineRequest } from "../world.ts";
+import type { Json, LineRequest } from "../world.ts";
 
 function rewrite(name: string, state: object, server: number): LineRequest {
   const identity = { apiVersion: "v1", kind: "Secret", metadata: { name, namespace: "default", ...state } };
@@ -103,11 +101,6 @@ function entryOf(wanted: string): (body: Json) => unknown {
   };
 }
 
-const names = ({ items, ...list }: Json): unknown => ({
-  ...list,
-  items: items.map(({ metadata }: Json) => metadata.name),
-});
-
 export const builtIns: Scenario = {
   name: "built-in resources",
   async play(play) {
@@ -122,32 +115,21 @@ export const builtIns: Scenario = {
     await play.line("a list of Deployments", get("/apis/apps/v1/deployments", { query: { limit: 500 } }));
     const own = collectionPath(CONFIG_MAPS, NAMESPACE);
     const at = (name: string): string => objectPath(CONFIG_MAPS, { namespace: NAMESPACE, name });
-    const configMap = (name: string): Json => ({
-      apiVersion: "v1",
-      kind: "ConfigMap",
-      metadata: { name, namespace: NAMESPACE, labels: { of: "script" } },
-      data: { a: "b" },
-    });
-    const created = await play.line("create a ConfigMap", post(own, configMap("one")));
-    for (const name of ["two", "three"]) await play.line(`create ${name}`, post(own, configMap(name)));
-    const identity = (name: string, state: object): Json => ({
+    const identity = (name: string, state: object = {}): Json => ({
       apiVersion: "v1",
       kind: "ConfigMap",
       metadata: { name, namespace: NAMESPACE, ...state },
     });
-    const noOp = (state: object): LineRequest => ({
-      ...apply(at("one"), identity("one", state)),
+    const created = await play.line("create a ConfigMap", post(own, { ...identity("one"), data: { a: "b" } }));
+    await play.line("a no-op apply of it writes nothing", {
+      ...apply(at("one"), identity("one", stateOf(created))),
       accept: ACCEPT_METADATA,
     });
-    await play.line("a no-op apply of it writes nothing", noOp(stateOf(created)));
     const changed = await play.line("a change", merge(at("one"), { data: { a: "c" } }));
-    await play.line("an apply of one that is gone, with a uid", {
-      ...apply(at("gone"), identity("gone", { uid: stateOf(created).uid })),
-    });
-    const page = (token?: string) =>
-      get(own, { accept: ACCEPT_METADATA_LIST, query: { limit: 2, labelSelector: "of=script", continue: token } });
-    const first = await play.line("a page of metadata", page(), { pick: names });
-    await play.line("the next page", page(first.body.metadata.continue), { pick: names });
+    await play.line(
+      "an apply of one that is gone, with a uid",
+      apply(at("gone"), identity("gone", { uid: stateOf(created).uid })),
+    );
     await play.line("delete", remove(at("one"), stateOf(changed)));
     await play.line("read what is gone", get(at("one")));
   },
@@ -164,7 +146,7 @@ export const migrations: Scenario = {
         metadata: { annotations, generation, name: itsName, labels },
         status: { storedVersions },
       }: Json): unknown => ({ annotations, generation, name: itsName, labels, storedVersions });
-      await play.line(`apply ${name}`, apply(crdPath(name), crd, { fieldManager: "ksvm-init", force: true }), {
+      await play.line(`create ${name}`, post(CRD_COLLECTION, crd, { fieldManager: "ksvm-init" }), {
         pick: facts,
       });
       await play.wait(`${name} is established`, get(crdPath(name)), isEstablished);
@@ -194,58 +176,5 @@ export const migrations: Scenario = {
     await play.line("the status with a stale resourceVersion", merge(`${at}/status`, status(stateOf(marked), "Other")));
     await play.line("the list", get(all, { query: { limit: 500 } }));
     await play.line("delete", remove(at, { uid: stateOf(created).uid }));
-  },
-};
-
-const START_TIME = /^process_start_time_seconds (\S+)$/m;
-
-/** What another process on the same address does not know any more. */
-export const restarts: Scenario = {
-  name: "an API server that is restarted",
-  alone: true,
-  async play(play) {
-    const nests = await createSubject(play, "nest", { storage: "v1" });
-    await createObjects(play, nests, "v1", ["a", "b", "c"]);
-    const on = { server: 1 };
-    const page = (token?: string): LineRequest =>
-      get(nests.all("v1"), { ...on, accept: ACCEPT_METADATA_LIST, query: { limit: 1, continue: token } });
-    await play.wait("the other API server serves the CRD", page(), ({ status }) => status === 200);
-    const names = {
-      pick: ({ items, ...list }: Json) => ({ ...list, items: items.map(({ metadata }: Json) => metadata.name) }),
-    };
-    const first = await play.line("a page before", page(), names);
-    const object = stateOf(await play.line("an object before", get(nests.at("v1", "a"), on)));
-    const metrics = get("/metrics", { ...on, accept: "text/plain" });
-    const startOf = async (): Promise<string | undefined> =>
-      START_TIME.exec((await play.world.send(metrics)).body)?.[1];
-    const before = await startOf();
-    const query = {
-      allowWatchBookmarks: true,
-      timeoutSeconds: 290,
-      resourceVersion: first.body.metadata.resourceVersion,
-    };
-    const open = await play.watch("a watch that is open", get(nests.all("v1"), { ...on, query }));
-
-    await play.world.restart(1);
-    await play.event("it ends", open);
-    play.fact("the metrics show another start", (await startOf()) !== before);
-    const isServed = ({ status }: Answer): boolean => status === 200;
-    await play.until("the CRD is served", get("/apis/example.com/v1", on), isServed, {
-      pick: ({ kind }) => kind as unknown,
-    });
-    await play.wait("and its objects", page(), isServed);
-    await play.line("the page goes on, in the state from before", page(first.body.metadata.continue), names);
-    const from = (resourceVersion: string): LineRequest =>
-      get(nests.all("v1"), { ...on, query: { ...query, resourceVersion } });
-    const old = await play.watch(
-      "a watch from the resourceVersion of an object, older than the watch cache",
-      from(object.resourceVersion),
-    );
-    await play.event("it is refused, as too old", old);
-    const listed = await play.line("a list", get(nests.all("v1"), on), names);
-    const fresh = await play.watch("a watch from the list", from(listed.body.metadata.resourceVersion));
-    await play.line("a write through the other one", merge(nests.at("v1", "b"), { spec: { size: 2 } }));
-    await play.event("is told", fresh);
-    for (const watch of [old, fresh]) watch.stop();
   },
 };

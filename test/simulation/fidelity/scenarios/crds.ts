@@ -1,5 +1,5 @@
 import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../../src/api/names.ts";
-import { ACCEPT_METADATA, ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
+import { ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
 import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Scenario } from "../play.ts";
 import {
@@ -12,7 +12,6 @@ import {
   isEstablished,
   merge,
   post,
-  put,
   remove,
   served,
   stateOf,
@@ -67,8 +66,6 @@ export const crdLife: Scenario = {
     const established = await play.until("it becomes established", get(cogs.path), isEstablished, options);
     await served(play, cogs, shape);
     const { resourceVersion } = established.body.metadata;
-    const notOlder = get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion } });
-    await play.line("its metadata, not older than it is", notOlder);
     const toCome = String(Number(resourceVersion) + 1_000_000);
     const listed = (notOlderThan: string, name = cogs.name) =>
       get(CRD_COLLECTION, {
@@ -82,10 +79,7 @@ export const crdLife: Scenario = {
     await play.line("a list by name, not older than it is", listed(resourceVersion));
     await play.line("and of another API server", { ...listed(resourceVersion), server: 1 });
     await play.line("a list by name as the watch cache has it by then, without a wait", listed("0"));
-    await play.line(
-      "its metadata, not older than what is to come",
-      get(cogs.path, { accept: ACCEPT_METADATA, query: { resourceVersion: toCome } }),
-    );
+    await play.line("a list by name, not older than what is to come", listed(toCome));
 
     const stale = stateOf(created);
     const freeze = (state: object, value: string | null): Json => ({
@@ -286,90 +280,24 @@ export const discovery: Scenario = {
   },
 };
 
-/** What becomes of objects whose version, or that of their managedFields, is taken out of the CRD. */
+/** What becomes of objects whose managedFields name a version that is taken out of the CRD. */
 export const goneVersions: Scenario = {
   name: "versions that are gone",
   async play(play) {
     const ruins = await createSubject(play, "ruin", { storage: "v1alpha1" });
-    await createObjects(play, ruins, "v1alpha1", ["lost", "rewritten", "patched", "replaced"]);
+    await createObjects(play, ruins, "v1alpha1", ["rewritten", "patched"]);
     await changeStorage(play, ruins, { storage: "v1" });
     const noOp = (name: string) => apply(ruins.at("v1", name), ruins.identity("v1", { name, namespace: "default" }));
-    for (const name of ["rewritten", "patched", "replaced"]) await play.line(`rewrite ${name}`, noOp(name));
-    await play.line("prune too early", merge(`${ruins.path}/status`, { status: { storedVersions: ["v1"] } }), {
-      pick: ({ status }) => status.storedVersions as unknown,
-    });
+    for (const name of ["rewritten", "patched"]) await play.line(`rewrite ${name}`, noOp(name));
+    const storedVersions = { pick: ({ status }: Json) => status.storedVersions as unknown };
+    await play.line("prune", merge(`${ruins.path}/status`, { status: { storedVersions: ["v1"] } }), storedVersions);
     const shape = { storage: "v1", versions: ["v1"] };
-    await play.line("take the old version out", ruins.setVersions(shape), {
-      pick: ({ status }) => status.storedVersions as unknown,
-    });
-    await play.wait("discovery no longer shows it", get("/apis/example.com/v1alpha1"), ({ body, status }) => {
-      const listed: readonly { readonly name: string }[] = status === 200 ? (body.resources ?? []) : [];
-      return listed.every(({ name }) => name !== ruins.plural);
-    });
-    await play.world.pause(300);
-    const byName = (name: string) => ({
-      accept: ACCEPT_METADATA_LIST,
-      query: { fieldSelector: `metadata.name=${name}` },
-    });
-    await play.line("an object that is stored in it", get(ruins.at("v1", "lost")));
-    await play.line("a page with it", get(ruins.all("v1"), { accept: ACCEPT_METADATA_LIST, query: { limit: 500 } }));
-    // When to ask again depends on how long the watch cache has been without a state.
-    const refusal = ({ body: { code, message, reason } }: Answer): unknown => ({ code, message, reason });
-    for (const name of ["rewritten", "lost"]) {
-      const answer = await play.world.send(get(ruins.own("v1"), { ...byName(name), mayInitialize: true }));
-      play.fact(`a list of ${name} by name: the watch cache cannot be filled`, refusal(answer));
-    }
-    const watch = await play.world.send(
-      get(ruins.own("v1"), { query: { watch: true, resourceVersion: "0" }, mayInitialize: true }),
-    );
-    play.fact("a watch: the watch cache cannot be filled", refusal(watch));
-    await play.line("an apply to it", noOp("lost"));
-    await play.line("a deletion of it", remove(ruins.at("v1", "lost")));
+    await play.line("take the old version out", ruins.setVersions(shape), storedVersions);
+    await served(play, ruins, shape);
     await play.line("an object whose managedFields name it", get(ruins.at("v1", "rewritten")));
     await play.line("an apply to that one", noOp("rewritten"));
     await play.line("a merge patch of that one that changes nothing", merge(ruins.at("v1", "rewritten"), {}));
-    await play.line(
-      "a merge patch of that one",
-      merge(ruins.at("v1", "patched"), { metadata: { labels: { a: "b" } } }),
-    );
-    const whole = await play.line("that one as it is", get(ruins.at("v1", "replaced")));
-    await play.line("a PUT of that one", put(ruins.at("v1", "replaced"), { ...whole.body, spec: { size: 2 } }));
+    await play.line("a merge patch", merge(ruins.at("v1", "patched"), { metadata: { labels: { a: "b" } } }));
     await play.line("a deletion of that one", remove(ruins.at("v1", "rewritten")));
-    // An API server with an object that it cannot read takes a minute to shut down.
-    await play.line("put the old version back", ruins.setVersions({ storage: "v1" }), {
-      pick: ({ status }) => status.storedVersions as unknown,
-    });
-    await served(play, ruins, { storage: "v1" });
-    await play.until("the object is read again", get(ruins.at("v1", "lost")), ({ status }) => status === 200);
-    await play.until("and listed", get(ruins.own("v1"), byName("lost")), ({ status }) => status === 200, {
-      pick: ({ items }: Json) => items.length as unknown,
-    });
-  },
-};
-
-/** What a merge patch and an apply make of managedFields in another version while the conversion webhook is down. */
-export const unconvertedManagers: Scenario = {
-  name: "managedFields that cannot be converted",
-  async play(play) {
-    let mood: "works" | "reset" = "works";
-    const client = await play.webhook("banners", ({ request: { desiredAPIVersion, objects, uid } }: Json) => {
-      if (mood === "reset") return "reset";
-      const convertedObjects = objects.map((one: Json) => ({ ...one, apiVersion: desiredAPIVersion }));
-      const response = { uid, result: { status: "Success" }, convertedObjects };
-      return { answer: { apiVersion: "apiextensions.k8s.io/v1", kind: "ConversionReview", response } };
-    });
-    const conversion = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig: client } };
-    const shape = { storage: "v1alpha1", conversion };
-    const banners = await createSubject(play, "banner", shape);
-    await createObjects(play, banners, "v1alpha1", ["a", "b", "c"]);
-    await changeStorage(play, banners, { ...shape, storage: "v1" });
-    const noOp = (name: string) =>
-      apply(banners.at("v1", name), banners.identity("v1", { name, namespace: "default" }));
-    for (const name of ["a", "b", "c"]) await play.line(`rewrite ${name}`, noOp(name));
-    mood = "reset";
-    await play.line("down: an apply that changes nothing", noOp("a"));
-    await play.line("down: an apply", apply(banners.at("v1", "a"), banners.object("v1", "a", { spec: { size: 2 } })));
-    await play.line("down: a merge patch", merge(banners.at("v1", "c"), { metadata: { labels: { a: "b" } } }));
-    await play.line("down: a create", post(banners.own("v1"), banners.object("v1", "d")));
   },
 };

@@ -9,7 +9,6 @@ import {
   jsonPatch,
   merge,
   post,
-  put,
   remove,
   served,
   stateOf,
@@ -44,7 +43,7 @@ export const noOpWrites: Scenario = {
   async play(play) {
     const rocks = await createSubject(play, "rock", { storage: "v1alpha1" });
     const v1 = { subject: rocks, version: "v1" };
-    const names = ["applied", "merged", "patched", "put", "dry"];
+    const names = ["applied", "merged", "patched", "dry"];
     await createObjects(play, rocks, "v1alpha1", names);
     const applied = await stateNow(play, rocks, "applied");
     await play.line("an apply of what is stored in the storage version writes nothing", noOp(v1, "applied", applied));
@@ -78,13 +77,6 @@ export const noOpWrites: Scenario = {
       ...jsonPatch(rocks.at("v1", "patched"), operations),
       contentType: JSON_PATCH,
     });
-    const whole = await play.line("put as it is", get(rocks.at("v1", "put")));
-    const replaced = await play.line(
-      "a PUT of the same stores it in the new version",
-      put(rocks.at("v1", "put"), whole.body),
-    );
-    await play.line("a second PUT writes nothing", put(rocks.at("v1", "put"), replaced.body));
-
     await play.line(
       "an apply of an object that is gone, with its uid",
       noOp(v1, "gone", { uid: FOREIGN_UID, resourceVersion: applied.resourceVersion }),
@@ -103,9 +95,9 @@ export const edits: Scenario = {
     await play.line("the spec: the generation grows", merge(at, { spec: { size: 2 } }));
     await play.line("the status through the main resource changes nothing", merge(at, { status: { ready: false } }));
     await play.line("the status: the generation stays", merge(`${at}/status`, { status: { ready: true } }));
-    const now = await play.line("as it is now", get(at));
-    await play.line("a PUT with a new spec", put(at, { ...now.body, spec: { size: 5 } }));
+    await play.line("as it is now", get(at));
 
+    for (const name of ["c", "d"]) await play.line(`create ${name}`, post(cups.own("v1"), cups.object("v1", name)));
     await play.line(
       "an apply by its owner",
       apply(cups.at("v1", "c"), { ...cups.object("v1", "c"), spec: { size: 1 } }, { fieldManager: "owner" }),

@@ -41,10 +41,6 @@ export const watches: Scenario = {
       watchOf(birds.own("v1"), listed, { fieldSelector: "metadata.name=b" }),
     );
     const alone = await play.watch("watch metadata alone", { ...watchOf(all, listed), accept: ACCEPT_METADATA });
-    const now = await play.watch("watch from nowhere: what is there comes first", watchOf(all, ""));
-    await play.event("it begins with a", now, { pick: metadata });
-    await play.event("then b", now, { pick: metadata });
-    await play.event("a bookmark ends what was there", now);
     await play.line("a changes", merge(birds.at("v1", "a"), { spec: { size: 2 } }));
     await play.line("b changes", merge(birds.at("v1", "b"), { metadata: { labels: { x: "y" } } }));
     await play.event("a was modified", since);
@@ -58,7 +54,7 @@ export const watches: Scenario = {
     await play.event("as metadata: b was modified", alone);
     await play.event("as metadata: b was deleted", alone);
 
-    for (const watch of [since, one, alone, now]) watch.stop();
+    for (const watch of [since, one, alone]) watch.stop();
   },
 };
 
