@@ -67,12 +67,6 @@ export const GUARD_CASES: readonly GuardCase[] = [
   { name: "merge patch, storage change, not frozen", update: flip },
   { name: "merge patch, storage change", annotations: FROZEN, update: flip, deniedBy: "annotation" },
   {
-    name: "merge patch, storage change, dry-run",
-    annotations: FROZEN,
-    update: dryRunFlip,
-    deniedBy: "annotation",
-  },
-  {
     name: "JSON patch, storage change",
     annotations: FROZEN,
     update: () => ({

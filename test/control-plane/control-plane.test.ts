@@ -65,11 +65,9 @@ await tap.test("knows further users, whose rights are up to RBAC", async (t) => 
   t.throws(() => controlPlane.kubeconfigTextFor("nobody"), /"nobody"/);
 });
 
-await tap.test("adds apiservers that see the same data", async (t) => {
-  await Promise.all([controlPlane.addApiserver(), controlPlane.addApiserver()]);
-  for (const apiserver of [1, 2]) {
-    t.equal((await controlPlane.request(`${WIDGETS}/a`, { apiserver })).status, 200);
-  }
+await tap.test("adds an apiserver that sees the same data", async (t) => {
+  await controlPlane.addApiserver();
+  t.equal((await controlPlane.request(`${WIDGETS}/a`, { apiserver: 1 })).status, 200);
 });
 
 await tap.test("pauses one apiserver while the other serves", async (t) => {
@@ -92,7 +90,7 @@ await tap.test("keeps the data over a killed etcd and apiserver", async (t) => {
 
 await tap.test("stop() leaves no process and no folder, even of paused and dead ones", async (t) => {
   const pids = controlPlane.processes.flatMap(({ pid }) => pid ?? []);
-  t.equal(pids.length, 4);
+  t.equal(pids.length, 3);
   controlPlane.apiservers[0]?.pause();
   await controlPlane.apiservers[1]?.kill();
   await controlPlane.stop();
@@ -109,13 +107,13 @@ await tap.test("a killed parent leaves no process and no folder", async (t) => {
   const module = JSON.stringify(new URL("control-plane.ts", import.meta.url).href);
   const script = `
     import { startControlPlane } from ${module};
-    const { dir, processes } = await startControlPlane();
+    const { dir, processes } = await startControlPlane({ apiservers: 0 });
     console.log(JSON.stringify({ dir, pids: processes.map(({ pid }) => pid) }));
     setInterval(() => {}, 1000);`;
   const parent = startScript(t, script);
   const line = await firstLineOf(parent);
   const { dir, pids } = JSON.parse(line) as { dir: string; pids: number[] };
-  t.ok(pids.length === 2 && pids.every(isAlive));
+  t.ok(pids.length === 1 && pids.every(isAlive), "etcd alone is enough to see it");
   await parent.kill();
   for (let tries = 0; (pids.some(isAlive) || existsSync(dir)) && tries < 100; tries++) await sleep(50);
   t.same(pids.filter(isAlive), []);
