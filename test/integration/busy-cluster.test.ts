@@ -42,6 +42,36 @@ function keep(work: (round: number) => Promise<unknown>): () => Promise<number> 
   };
 }
 
+/** How often a run with these flags froze its CRD. */
+async function freezesOf(args: readonly string[]) {
+  const run = await cluster.migrate([...args, "-o", "json", "--max-freeze-idle", "2s", "--max-idle", "10s"]);
+  const events = run.stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as { readonly type?: string });
+  return { ...run, freezes: events.filter(({ type }) => type === "frozen").length };
+}
+
+// It takes the longest.
+parallel("a write that one webhook lets through as a dry-run and no other way ends the run", async (t) => {
+  const kind = new TestKind("dryrunonly");
+  await cluster.createStale(kind, 3);
+  await objectWebhook(t, cluster, kind, {
+    decide: async (_name, isDryRun) => {
+      // Longer than the webhook's timeout.
+      if (!isDryRun) await delay(1_500);
+      return { allowed: true };
+    },
+    timeoutSeconds: 1,
+  });
+  const { code, stdout, freezes } = await freezesOf([kind.name, "--webhook-wait", "15s"]);
+  t.equal(code, 1, stdout);
+  t.match(stdout, /RetryBudgetExceeded.*own\.example\.com/);
+  t.ok(freezes >= 2 && freezes <= 5, `it froze the CRD ${freezes} times`);
+  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
+  await assertUnfrozen(t, cluster, kind);
+});
+
 parallel(
   "F14: a controller that writes the status of every object all the time does not keep it from ending",
   async (t) => {
@@ -104,16 +134,6 @@ parallel("F16: an object that is being deleted and cannot be written is named, a
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
 });
-
-/** How often a run with these flags froze its CRD. */
-async function freezesOf(args: readonly string[]) {
-  const run = await cluster.migrate([...args, "-o", "json", "--max-freeze-idle", "2s", "--max-idle", "10s"]);
-  const events = run.stdout
-    .trim()
-    .split("\n")
-    .map((line) => JSON.parse(line) as { readonly type?: string });
-  return { ...run, freezes: events.filter(({ type }) => type === "frozen").length };
-}
 
 /** The name of an object and its new storage version count a moment after the change of the CRD. */
 async function storeAs(kind: TestKind, names: readonly string[], version: string): Promise<void> {
@@ -193,25 +213,6 @@ async function createLargest(kind: TestKind, version: string): Promise<void> {
   await api.create(kind.resource(version), withText(fits));
 }
 
-parallel("a write that one webhook lets through as a dry-run and no other way ends the run", async (t) => {
-  const kind = new TestKind("dryrunonly");
-  await cluster.createStale(kind, 3);
-  await objectWebhook(t, cluster, kind, {
-    decide: async (_name, isDryRun) => {
-      // Longer than the webhook's timeout.
-      if (!isDryRun) await delay(1_500);
-      return { allowed: true };
-    },
-    timeoutSeconds: 1,
-  });
-  const { code, stdout, freezes } = await freezesOf([kind.name, "--webhook-wait", "15s"]);
-  t.equal(code, 1, stdout);
-  t.match(stdout, /RetryBudgetExceeded.*own\.example\.com/);
-  t.ok(freezes >= 2 && freezes <= 5, `it froze the CRD ${freezes} times`);
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  await assertUnfrozen(t, cluster, kind);
-});
-
 /** An administrator whom the API server gives next to nothing at a time, and refuses what is beyond it. */
 async function throttle(user: string): Promise<void> {
   const flowControl = { group: "flowcontrol.apiserver.k8s.io", version: "v1" };
@@ -253,7 +254,7 @@ async function throttle(user: string): Promise<void> {
   );
 }
 
-alone("F17: an API server that answers 429 is given time", async (t) => {
+parallel("F17: an API server that answers 429 is given time", async (t) => {
   const kind = new TestKind("narrow");
   await cluster.createStale(kind, 60);
   await throttle("throttled");

@@ -3,6 +3,7 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { LEASE_KIND } from "../../src/api/lease.ts";
 import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { Interruption } from "../../src/cli/shared/interruption.ts";
 import type { Finding } from "../../src/doctor/doctor-types.ts";
 import { restoredVersion } from "../../src/doctor/restored-version.ts";
 import { CRDS, LEASES, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
@@ -27,7 +28,7 @@ import { alone, parallel } from "./parallel.ts";
 import { accountFor } from "./rbac-account.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
-import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, startSlowRun, untilRewriting } from "./slow-run.ts";
+import { INTERRUPTED_FLAGS, startSlowRun, untilRewriting } from "./slow-run.ts";
 
 const NO_IN_TREE = unlessAtLeast(37, "the in-tree migrator is on by default");
 const cluster = await Cluster.start(t);
@@ -79,6 +80,24 @@ alone("doctor of a healthy cluster finds nothing; of one with a silent API serve
   t.equal(gone.items.length, 1);
 });
 
+/** So many that a run at four a second is killed in the middle. */
+const MANY = 40;
+
+parallel("doctor --repair is killed in the middle, and a second one completes it", async (t) => {
+  const kind = new TestKind("dying");
+  await loseObjects(cluster, kind, MANY);
+  const run = cluster.spawnKsvm(t, ["doctor", kind.name, ...REPAIR_FLAGS, "--yes", ...INTERRUPTED_FLAGS]);
+  await untilRewriting(cluster, kind, run);
+  await run.kill();
+  t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "objects are left in the version that was lost");
+  t.same(storedVersionsOf(await cluster.crd(kind)).toSorted(), ["v1", "v1alpha1"], "and it is listed");
+  t.equal(await listProblem(cluster, kind), "", "no object is lost in between");
+  t.match(await cluster.ksvm(["doctor", kind.name]), { code: 5, stdout: /unfinished-repair/ });
+  const again = await repair(kind, "--yes");
+  t.equal(again.code, 0, again.stderr);
+  await assertRepaired(t, kind, MANY + 1);
+});
+
 parallel("doctor says in one line what it cannot do", async (t) => {
   t.match(await cluster.ksvm(["doctor", "secrets"]), {
     code: 1,
@@ -107,7 +126,8 @@ parallel("doctor tells the freeze of a dead run from that of one that lives, and
   await leaveFreeze(cluster, dead, `kube-system/ksvm-migrate.${dead.name}`);
   const annotations = { [MIGRATING_ANNOTATION]: "by hand" };
   await api.patch(CRDS, foreign, { type: MERGE_PATCH, body: { metadata: { annotations } } }, { fieldManager: "me" });
-  const run = await startSlowRun(cluster, live);
+  const stop = new AbortController();
+  const run = await startSlowRun(cluster, live, { signal: stop.signal });
   t.match(await doctor(dead.name, foreign.name, live.name), {
     code: 4,
     items: [
@@ -115,6 +135,7 @@ parallel("doctor tells the freeze of a dead run from that of one that lives, and
       { finding: "foreign-freeze", object: foreign.name, meaning: /^another client \(me\)/ },
     ],
   });
+  stop.abort(new Interruption("SIGINT"));
   await run.ended;
 });
 
@@ -167,21 +188,6 @@ parallel("doctor --repair brings back objects that are unreadable, and a dry run
   t.equal(code, 0, stderr);
   t.match(stderr, /added v1alpha1 back.*6 objects can be listed.*removed v1alpha1 from spec/s);
   await assertRepaired(t, kind, 6);
-});
-
-parallel("doctor --repair is killed in the middle, and a second one completes it", async (t) => {
-  const kind = new TestKind("dying");
-  await loseObjects(cluster, kind, SLOW_RUN_OBJECTS);
-  const run = cluster.spawnKsvm(t, ["doctor", kind.name, ...REPAIR_FLAGS, "--yes", ...INTERRUPTED_FLAGS]);
-  await untilRewriting(cluster, kind, run);
-  await run.kill();
-  t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "objects are left in the version that was lost");
-  t.same(storedVersionsOf(await cluster.crd(kind)).toSorted(), ["v1", "v1alpha1"], "and it is listed");
-  t.equal(await listProblem(cluster, kind), "", "no object is lost in between");
-  t.match(await cluster.ksvm(["doctor", kind.name]), { code: 5, stdout: /unfinished-repair/ });
-  const again = await repair(kind, "--yes");
-  t.equal(again.code, 0, again.stderr);
-  await assertRepaired(t, kind, SLOW_RUN_OBJECTS + 1);
 });
 
 parallel(

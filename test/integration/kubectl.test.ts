@@ -3,6 +3,7 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { CHECKPOINT_KEY_ANNOTATION, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import type { ProgramEnd } from "../processes/program.ts";
 import { LEASES } from "../../src/kube/resources.ts";
@@ -12,7 +13,7 @@ import { Cluster, eventually } from "./cluster.ts";
 import { SLOWLY, startController } from "./controller.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { kubectlOf } from "./kubectl.ts";
-import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
+import { INTERRUPTED_FLAGS, untilRewriting } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t);
 const kubectl = await kubectlOf(cluster);
@@ -101,7 +102,7 @@ await t.test("a frozen CRD: kubectl patch and apply are denied with the reason, 
   const apply = ["apply", "--server-side", "-f", "-"];
   await succeed(t, apply, kind.manifest({ storage: "v1alpha1" }));
   await cluster.waitForVersion(kind, "v1alpha1");
-  await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(300, "v1alpha1"));
+  await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(200, "v1alpha1"));
   await succeed(t, apply, kind.manifest({ storage: "v1" }));
   const name = await createMigration(t, kind);
   await eventually(() => cluster.crd(kind).then(hasFreezeAnnotation), "the CRD is frozen");
@@ -129,11 +130,12 @@ await t.test("a frozen CRD: kubectl patch and apply are denied with the reason, 
 
 await t.test("an administrator removes what an interrupted or failed run leaves", async (t) => {
   const kind = new TestKind("leftover");
-  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
-  const run = cluster.spawnKsvm(t, ["migrate", "--standalone", "--settle", "50ms", ...INTERRUPTED_FLAGS, kind.name]);
-  await untilRewriting(cluster, kind, run);
-  run.signal("SIGINT");
-  t.equal((await run.ended).code, 130);
+  await cluster.createStale(kind, 40);
+  const stop = new AbortController();
+  const ended = cluster.migrate(["--standalone", ...INTERRUPTED_FLAGS, kind.name], { signal: stop.signal });
+  await untilRewriting(cluster, kind, { ended });
+  stop.abort(new Interruption("SIGINT"));
+  t.equal((await ended).code, 130);
   const left = async (): Promise<readonly unknown[]> => {
     const { annotations = {} } = (await cluster.crd(kind)).metadata;
     const lease = await cluster.api.find(LEASES, { namespace: "kube-system", name: leaseNameOf(kind.name) });
