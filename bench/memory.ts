@@ -7,7 +7,7 @@ import { buildProgram } from "../test/integration/built-program.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
-import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "../test/integration/replica.ts";
+import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "../test/processes/replica.ts";
 import { peakMegabytesOf } from "./process-usage.ts";
 import { runKsvm } from "./run-ksvm.ts";
 import { runScript, say } from "./run-script.ts";

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 
 import type { Cluster } from "../test/integration/cluster.ts";
-import { type Replica, untilReady } from "../test/integration/replica.ts";
+import { type Replica, untilReady } from "../test/processes/replica.ts";
 import { cpuSecondsOf, peakMegabytesOf } from "./process-usage.ts";
 import { say } from "./run-script.ts";
 import { ScrapedMetrics } from "./scraped-metrics.ts";

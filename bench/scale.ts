@@ -8,7 +8,7 @@ import { buildProgram } from "../test/integration/built-program.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
-import { freePort, ONLY_CUSTOM, type Replica, spawnController } from "../test/integration/replica.ts";
+import { freePort, ONLY_CUSTOM, type Replica, spawnController } from "../test/processes/replica.ts";
 import { PhaseMeter, type Phase } from "./phase-meter.ts";
 import { peakMegabytesOf } from "./process-usage.ts";
 import { runScript, say } from "./run-script.ts";

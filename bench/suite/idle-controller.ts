@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { installSystem } from "../../test/integration/migrations.ts";
-import { freePort, spawnController } from "../../test/integration/replica.ts";
+import { freePort, spawnController } from "../../test/processes/replica.ts";
 import { PhaseMeter } from "../phase-meter.ts";
 import { addCrds } from "../scale-objects.ts";
 import { withCluster } from "../with-cluster.ts";

@@ -3,7 +3,7 @@ import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { LEASES } from "../../src/kube/resources.ts";
 import type { Lease } from "../../src/api/lease.ts";
 import { type Cluster, eventually } from "../integration/cluster.ts";
-import { freePort, type Replica, spawnController } from "../integration/replica.ts";
+import { freePort, type Replica, spawnController } from "../processes/replica.ts";
 import { WebhookService } from "../integration/controller.ts";
 
 /** How the replicas of a {@link ReplicaSet} are started. */

@@ -10,7 +10,7 @@ import { dashboardQueries, ruleFile } from "../docs/monitoring-objects.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { installSystem } from "../integration/migrations.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
-import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "../integration/replica.ts";
+import { freePort, ONLY_CUSTOM, spawnController, untilReady } from "../processes/replica.ts";
 import { startProgram } from "../processes/program.ts";
 import { ensurePrometheus } from "./prometheus.ts";
 

@@ -1,7 +1,7 @@
 import t from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { eventually, Cluster } from "../integration/cluster.ts";
-import { contents, encodings, restartStoring, revisions, storing, untilServed } from "../integration/cbor-objects.ts";
+import { contents, encodings, restartStoring, revisions, storing, untilServed } from "./cbor-objects.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";
 
 const OBJECTS = 12;

@@ -6,9 +6,9 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { kubeconfigText } from "../control-plane/kubeconfig.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
-import { ANY_USER, ImageRoot, whyNoImageRoot } from "../integration/image-root.ts";
+import { ANY_USER, ImageRoot, whyNoImageRoot } from "./image-root.ts";
 import { applyBase, tokenOf } from "../integration/installation.ts";
-import { freePort, ONLY_CUSTOM, QUICK_FLAGS } from "../integration/replica.ts";
+import { freePort, ONLY_CUSTOM, QUICK_FLAGS } from "../processes/replica.ts";
 
 const skip = whyNoImageRoot();
 /** The limit of the pods of deploy/. */

@@ -15,7 +15,7 @@ import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";
 import { applyBase, NAMESPACE } from "../integration/installation.ts";
-import { ONLY_CUSTOM } from "../integration/replica.ts";
+import { ONLY_CUSTOM } from "../processes/replica.ts";
 import { ambush } from "../chaos/ambush.ts";
 import { doHarm } from "../chaos/harm.ts";
 import { Load } from "../chaos/load.ts";

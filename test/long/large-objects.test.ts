@@ -5,7 +5,7 @@ import { startProgram } from "../processes/program.ts";
 import { buildProgram } from "../integration/built-program.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
-import { createAnnotated } from "../integration/large-objects.ts";
+import { createAnnotated } from "./large-objects.ts";
 
 const OBJECTS = 500;
 const ANNOTATION_BYTES = 200_000;

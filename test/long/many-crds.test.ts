@@ -8,7 +8,7 @@ import { buildProgram } from "../integration/built-program.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { installSystem } from "../integration/migrations.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
-import { freePort, ONLY_CUSTOM, type Replica, spawnController, untilReady } from "../integration/replica.ts";
+import { freePort, ONLY_CUSTOM, type Replica, spawnController, untilReady } from "../processes/replica.ts";
 import {
   createFrozen,
   describeLoad,

@@ -1,7 +1,7 @@
 import { createServer, type AddressInfo } from "node:net";
 import type { Test } from "tap";
-import { KSVM, startProgram } from "../processes/program.ts";
-import { type Cluster, eventually } from "./cluster.ts";
+import { KSVM, startProgram } from "./program.ts";
+import { type Cluster, eventually } from "../integration/cluster.ts";
 
 /** One `ksvm controller` in a process of its own. */
 export interface Replica {

@@ -1,6 +1,6 @@
 import type { NewObject } from "../../src/kube/client.ts";
-import type { Cluster } from "./cluster.ts";
-import type { TestKind } from "./crd-fixture.ts";
+import type { Cluster } from "../integration/cluster.ts";
+import type { TestKind } from "../integration/crd-fixture.ts";
 
 /** How many objects are created at the same time, so that large ones do not fill this process. */
 const AT_ONCE = 8;

@@ -8,7 +8,7 @@ import {
 import { createServer as createHttpsServer } from "node:https";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../../../src/certs/self-signed.ts";
 
 /** The name in the server's certificate that no name server knows: a proxy alone finds it. */
 export const NAME = "ksvm.test";

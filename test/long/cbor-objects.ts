@@ -1,7 +1,7 @@
 import { decodeStored, isCbor } from "../control-plane/decode-stored.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
-import { type Cluster, eventually } from "./cluster.ts";
-import { GROUP, type TestKind } from "./crd-fixture.ts";
+import { type Cluster, eventually } from "../integration/cluster.ts";
+import { GROUP, type TestKind } from "../integration/crd-fixture.ts";
 
 /** A host name for each API server, so that each has an identity Lease of its own. */
 const HOSTS = ["alpha", "beta"];
