@@ -176,43 +176,6 @@ parallel("objects stored in two versions and a conversion webhook that always re
   await assertUnfrozen(t, cluster, kind);
 });
 
-parallel("a write that etcd refuses as too large is that object's failure, and the others are migrated", async (t) => {
-  const kind = new TestKind("toolarge");
-  // The name of the storage version is longer than the one before, and so is what is stored.
-  const versions = ["v1", "v1alpha1"];
-  await cluster.createCrd(kind, { storage: "v1", versions });
-  await cluster.createObjects(kind.resource("v1"), kind.objects(3, "v1"));
-  await createLargest(kind, "v1");
-  await cluster.setVersions(kind, { storage: "v1alpha1", versions });
-  const { code, stdout, freezes } = await freezesOf([kind.name]);
-  t.equal(code, 3, stdout);
-  t.match(stdout, /"name":"largest","reason":"[^"]*too large/);
-  t.equal(freezes, 1);
-  t.same(await cluster.storedAs(kind), { v1: 1, v1alpha1: 3 });
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1", "v1alpha1"]);
-});
-
-/** Creates the largest object that etcd takes. */
-async function createLargest(kind: TestKind, version: string): Promise<void> {
-  const object = kind.object("largest", version);
-  const withText = (length: number) => ({ ...object, spec: { text: "x".repeat(length) } });
-  let [fits, tooLong] = [1_500_000, 1_580_000];
-  while (tooLong - fits > 1) {
-    const length = Math.floor((fits + tooLong) / 2);
-    const isStored = await api.create(kind.resource(version), withText(length)).then(
-      () => true,
-      () => false,
-    );
-    if (isStored) {
-      fits = length;
-      await api.delete(kind.resource(version), { name: "largest", namespace: "default" });
-    } else {
-      tooLong = length;
-    }
-  }
-  await api.create(kind.resource(version), withText(fits));
-}
-
 /** An administrator whom the API server gives next to nothing at a time, and refuses what is beyond it. */
 async function throttle(user: string): Promise<void> {
   const flowControl = { group: "flowcontrol.apiserver.k8s.io", version: "v1" };
