@@ -3,7 +3,7 @@ import { parseArgs } from "node:util";
 
 import { storedVersionsOf } from "../src/api/crd.ts";
 import type { NewObject } from "../src/kube/client.ts";
-import { buildProgram } from "../test/integration/built-program.ts";
+import { buildProgram } from "../test/processes/built-program.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";

@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 
 import { TRIGGER_ANNOTATION } from "../src/api/names.ts";
 import { MIGRATIONS } from "../src/kube/resources.ts";
-import { buildProgram } from "../test/integration/built-program.ts";
+import { buildProgram } from "../test/processes/built-program.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { runScript, say } from "../bench/run-script.ts";
 import { withCluster } from "../bench/with-cluster.ts";
 import { ensureBinaries } from "../test/control-plane/binaries.ts";
-import { buildProgram } from "../test/integration/built-program.ts";
+import { buildProgram } from "../test/processes/built-program.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
 import { RunningProgram } from "../test/processes/program.ts";
 import { Screen } from "../test/terminal/screen.ts";

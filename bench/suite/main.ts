@@ -3,7 +3,7 @@ import { cpus, loadavg, totalmem } from "node:os";
 import { parseArgs } from "node:util";
 import { programVersion } from "../../src/cli/shared/version.ts";
 import { readVersions } from "../../test/control-plane/versions.ts";
-import { buildProgram } from "../../test/integration/built-program.ts";
+import { buildProgram } from "../../test/processes/built-program.ts";
 import { runScript, say } from "../run-script.ts";
 import type { Part } from "./arena.ts";
 import { PARTS } from "./parts.ts";

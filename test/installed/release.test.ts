@@ -4,7 +4,7 @@ import { join } from "node:path";
 import t from "tap";
 import { parse } from "yaml";
 import { programVersion } from "../../src/cli/shared/version.ts";
-import { buildProgram } from "../integration/built-program.ts";
+import { buildProgram } from "../processes/built-program.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { type ProgramEnd, RunningProgram } from "../processes/program.ts";

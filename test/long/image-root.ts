@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Lockfile } from "../../tools/cyclonedx.ts";
 import { type RunningProgram, startProgram, type Teardown } from "../processes/program.ts";
-import { buildProgram } from "../integration/built-program.ts";
+import { buildProgram } from "../processes/built-program.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 /** The user of the image, and its group. */

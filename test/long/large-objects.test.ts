@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { startProgram } from "../processes/program.ts";
-import { buildProgram } from "../integration/built-program.ts";
+import { buildProgram } from "../processes/built-program.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { createAnnotated } from "./large-objects.ts";

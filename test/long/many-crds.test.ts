@@ -4,7 +4,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import type { NewObject } from "../../src/kube/client.ts";
 import { CRDS, type Resource } from "../../src/kube/resources.ts";
-import { buildProgram } from "../integration/built-program.ts";
+import { buildProgram } from "../processes/built-program.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { installSystem } from "../integration/migrations.ts";
 import { TestKind } from "../integration/crd-fixture.ts";

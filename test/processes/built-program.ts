@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { RunningProgram } from "../processes/program.ts";
+import { RunningProgram } from "./program.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 
