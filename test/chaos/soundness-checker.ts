@@ -43,7 +43,7 @@ export interface ListReport {
 export interface CheckerOptions {
   /**
    * Milliseconds between two full reads, more where a read takes longer than a quarter of it; there is one after every change of
-   * the CRD as well. @default 200
+   * the CRD as well. @default 500
    */
   readonly snapshotEveryMs?: number;
   /**
@@ -106,7 +106,7 @@ export class SoundnessChecker {
   ): Promise<SoundnessChecker> {
     const checker = new SoundnessChecker(etcd, kind, options);
     await checker.#begin();
-    checker.#work = Promise.all([checker.#follow(), checker.#snapshotAgainAndAgain(options.snapshotEveryMs ?? 200)]);
+    checker.#work = Promise.all([checker.#follow(), checker.#snapshotAgainAndAgain(options.snapshotEveryMs ?? 500)]);
     t.teardown(() => checker.#end());
     return checker;
   }
