@@ -5,6 +5,7 @@ import { IDENTITY_NAMESPACE } from "../../src/apiservers/control-plane-objects.t
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import type { KubeObject } from "../../src/kube/client.ts";
 import { LEASES, SECRETS } from "../../src/kube/resources.ts";
+import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { EncryptedObjects } from "./encrypted-objects.ts";
@@ -72,6 +73,8 @@ await t.test("an API server with the old key is waited for, and so is what it wr
   etcd.letGo();
   await eventually(async () => (await secretsWith("key1")) > 3, "the run is in the middle");
   await run.kill();
+  // As long after the kill: otherwise it would be waited whether the Lease is renewed.
+  await api.delete(LEASES, { namespace: "kube-system", name: leaseNameOf("secrets") });
   t.ok((await secretsWith("key1")) < OBJECTS, "it was not done");
   const { createRevision: revision = 0 } = (await controlPlane.stored.readKey(key)) ?? {};
   const [created] = await controlPlane.stored.objectsUnder(key, { revision });
