@@ -125,7 +125,7 @@ export class StorageChangeLoad {
     const { message = "" } = body as { message?: string };
     if (status === 403 && isDenialBy(WEBHOOK_GUARD, kind.name, message)) {
       this.#denied++;
-    } else if (status === 500 && message.includes("context deadline exceeded")) {
+    } else if (status >= 500 && message.includes("context deadline exceeded")) {
       this.#late++;
     } else {
       this.#others.push(`${status} ${message.slice(0, 300)}`);
