@@ -10,14 +10,9 @@ const NEEDS = [
     what: "the in-tree controller as it is now",
   },
   {
-    files: "test/integration/upgrade.test.ts",
+    files: "test/long/upgrade.test.ts",
     minor: 37,
     what: "it emulates 1.34 and 1.37",
-  },
-  {
-    files: "test/integration/killed-apiserver.test.ts",
-    minor: 36,
-    what: "it emulates 1.33 and 1.36",
   },
   {
     files: "test/long/shutdown-delay.test.ts",

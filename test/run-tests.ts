@@ -100,7 +100,7 @@ async function runAll(chosen: readonly string[]): Promise<readonly FileResult[]>
     files.run(longestFirst(others), {
       jobs: availableParallelism(),
       timeoutSeconds,
-      niceness: cluster.length > 0 ? 10 : 0,
+      niceness: cluster.length > 0 ? 19 : 0,
     }),
   ]);
   return both.flat();

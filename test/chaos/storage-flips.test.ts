@@ -13,8 +13,8 @@ import { TEST_SEED } from "../seed.ts";
 const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-const OBJECTS = 250;
-const SLOW = ["--max-qps", "60", "--page-size", "20", "--proof-timeout", "10s"];
+const OBJECTS = IS_LONG ? 250 : 150;
+const SLOW = ["--max-qps", "40", "--page-size", "20", "--proof-timeout", "10s"];
 /** How many runs there are while another client changes the storage version. */
 const ATTEMPTS = IS_LONG ? 10 : 1;
 const LIFTED = { [MIGRATING_ANNOTATION]: null };

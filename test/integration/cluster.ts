@@ -157,14 +157,16 @@ export async function eventually(
   pauseMs = 50,
 ): Promise<void> {
   const limitMs = Math.max(timeoutMs, SHORTEST_WAIT_MS);
-  const deadline = performance.now() + limitMs;
+  const startedAt = performance.now();
+  const deadline = startedAt + limitMs;
   for (let askedAt = performance.now(); !(await condition()); askedAt = performance.now()) {
     const now = performance.now();
     if (now > deadline) {
       throw new KsvmError("Internal", `Cannot see after ${limitMs} ms that ${what}`);
     }
-    // Looks that take their time, such as those into etcd, would slow down what is waited for.
-    const pause = Math.max(pauseMs, 2 * (now - askedAt));
+    // Looks that take their time, such as those into etcd, would slow down what is waited for, and so do many of them.
+    const slower = Math.min((now - startedAt) / 20, 5 * pauseMs);
+    const pause = Math.max(pauseMs, slower, 2 * (now - askedAt));
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import tap from "tap";
 
 import { type RunningProgram, startProgram, type Teardown } from "../processes/program.ts";
-import { ensureBinaries } from "./binaries.ts";
-import { startControlPlane } from "./control-plane.ts";
+import { ensureBinaries } from "../control-plane/binaries.ts";
+import { startControlPlane } from "../control-plane/control-plane.ts";
 
 const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS = "/apis/example.com/v1/namespaces/default/widgets";
@@ -104,7 +104,7 @@ await tap.test("startControlPlane() rejects with the log when a flag is wrong, a
 });
 
 await tap.test("a killed parent leaves no process and no folder", async (t) => {
-  const module = JSON.stringify(new URL("control-plane.ts", import.meta.url).href);
+  const module = JSON.stringify(new URL("../control-plane/control-plane.ts", import.meta.url).href);
   const script = `
     import { startControlPlane } from ${module};
     const { dir, processes } = await startControlPlane({ apiservers: 0 });

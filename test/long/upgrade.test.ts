@@ -7,9 +7,9 @@ import type { KubeObject } from "../../src/kube/client.ts";
 import { MERGE_PATCH, type Resource, STORAGE_STATES, STORAGE_VERSIONS } from "../../src/kube/resources.ts";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { type Controller, startController } from "./controller.ts";
-import { hashesOf, installSystem, migrationsOf, untilHashes } from "./migrations.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { type Controller, startController } from "../integration/controller.ts";
+import { hashesOf, installSystem, migrationsOf, untilHashes } from "../integration/migrations.ts";
 
 /**
  * The policies, which the two store differently, are served without being evaluated: an API server that evaluates them and has the
