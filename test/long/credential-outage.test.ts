@@ -4,10 +4,10 @@ import { join } from "node:path";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { TestKind } from "./crd-fixture.ts";
-import { parallel } from "./parallel.ts";
-import { untilRewriting } from "./slow-run.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { TestKind } from "../integration/crd-fixture.ts";
+import { parallel } from "../integration/parallel.ts";
+import { untilRewriting } from "../integration/slow-run.ts";
 
 const cluster = await Cluster.start(t);
 const ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts";
