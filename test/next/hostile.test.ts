@@ -45,8 +45,9 @@ async function killed(kind: TestKind, isOver: (event: MigrationEvent) => boolean
   const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
   const exited = new Promise((resolve) => child.once("exit", resolve));
   for await (const line of createInterface({ input: child.stderr })) {
-    const json = line.slice(line.indexOf("{"));
-    if (json.startsWith("{") && isOver(JSON.parse(json) as MigrationEvent)) child.kill("SIGKILL");
+    const prefix = `${kind.name}: `;
+    if (!line.startsWith(prefix)) process.stderr.write(`STDERR ${line}\n`);
+    else if (isOver(JSON.parse(line.slice(prefix.length)) as MigrationEvent)) child.kill("SIGKILL");
   }
   await exited;
 }
@@ -159,7 +160,11 @@ function skipping(): typeof systemClock {
 }
 
 parallel("several CRDs share one wait, and one that fails holds up none", async (t) => {
-  const [one, two, three] = ["many", "many", "many"].map((word) => new TestKind(word)) as [TestKind, TestKind, TestKind];
+  const [one, two, three] = ["many", "many", "many"].map((word) => new TestKind(word)) as [
+    TestKind,
+    TestKind,
+    TestKind,
+  ];
   for (const kind of [one, three]) await cluster.createStale(kind, 5);
   await cluster.createCrd(two, { storage: "v1" });
   const events: [string, MigrationEvent][] = [];

@@ -1,4 +1,4 @@
-import { messageOf } from "../../errors.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { mayPass } from "../kube/errors.ts";
 import type { Crd } from "../kube/objects.ts";
@@ -34,7 +34,8 @@ const LATE_MS = 5_000;
 const CONVERGE_MS = 30_000;
 /** An identity Lease outlives its API server by an hour: a little later nothing is left to wait for. */
 const MISSING_MS = 70 * 60_000;
-const MISSING_PAUSE_MS = 2_000;
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 10_000;
 
 /**
  * Waits until every API server has observed these CRDs, and until every write in an earlier storage version has ended. All
@@ -112,7 +113,7 @@ export async function settle(
 /** Asks until every API server answers. Whom it waits for is told each time that another one is missed. */
 async function untilAsked<T>({ clock }: Client, ask: () => Promise<T>, { onEvent, signal }: SettleOptions): Promise<T> {
   const start = clock.monotonic();
-  for (;;) {
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     try {
       return await ask();
     } catch (error) {
@@ -121,7 +122,7 @@ async function untilAsked<T>({ clock }: Client, ask: () => Promise<T>, { onEvent
       if (isOver || !(error instanceof ApiServerMissing || mayPass(error))) throw error;
       onEvent({ type: "waiting", for: "apiServer", reason: messageOf(error) });
     }
-    await clock.sleep(MISSING_PAUSE_MS, signal);
+    await clock.sleep(pauseMs, signal);
   }
 }
 
@@ -144,9 +145,8 @@ async function assertNotRenewed(
   if (before.size === 0) return;
   for (const [name, renewTime] of await renewals(client, options)) {
     if (before.get(name) !== renewTime) {
-      throw new ApiServerMissing(
-        `"${name}" was to be ignored, and has renewed its identity Lease: its API server lives`,
-      );
+      const text = "it has renewed its identity Lease, so its API server lives";
+      throw new KsvmError("ApiServerMissing", `Cannot ignore the API server "${name}": ${text}`);
     }
   }
 }

@@ -58,7 +58,7 @@ export class Client {
   }
 
   /** The same credentials at an address, over one connection of its own. Whoever asks for it ends it. */
-  over(connection: Connection, address = this.address): Client {
+  over(connection: Connection | undefined, address = this.address): Client {
     return new Client({ address, send: this.#send, clock: this.clock, random: this.random }, connection);
   }
 

@@ -259,6 +259,8 @@ async function sendOnce(request: HttpRequest, session: Session, clock: Clock): P
     if (isStream && response.statusCode === 200) {
       cancelTimer();
       isHandedOn = true;
+      // One that is aborted before it is read has nobody else to tell.
+      response.body.on("error", () => undefined);
       return { status: 200, headers, text: "", lines: linesOf(response.body, maxBytes, { request, free }) };
     }
     return { status: response.statusCode, headers, text: await textOf(response, maxBytes) };
