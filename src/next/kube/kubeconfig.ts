@@ -56,12 +56,18 @@ interface RawUser {
 
 interface RawKubeconfig {
   readonly users?: readonly { readonly name: string; readonly user?: RawUser }[] | null;
+  readonly clusters?: readonly { readonly name: string; readonly cluster?: RawCluster }[] | null;
+}
+
+interface RawCluster {
+  readonly extensions?: readonly { readonly name: string; readonly extension: unknown }[];
 }
 
 /** What one file, or all of them merged, define. */
 interface Loaded {
   readonly config: KubeConfig;
   readonly users: Map<string, RawUser>;
+  readonly clusters: Map<string, RawCluster>;
 }
 
 /**
@@ -98,7 +104,9 @@ async function credentialsOf({ config, users }: Loaded, { as }: KubeconfigOption
     await config.applyToHTTPSOptions(applied);
   } catch (error) {
     // What a plugin printed is quoted by a SyntaxError, and may be a token.
-    throw new Error(error instanceof SyntaxError ? "the exec plugin printed no JSON" : messageOf(error).slice(0, 500));
+    const text = error instanceof SyntaxError ? "the exec plugin printed no JSON" : messageOf(error).slice(0, 500);
+    const { installHint = "" } = (user?.exec ?? {}) as { installHint?: string };
+    throw new Error((error as NodeJS.ErrnoException).code === "ENOENT" ? `${text}; ${installHint}` : text);
   }
   // As with client-go, what proves who asks is sent to no server without TLS, such as `kubectl proxy`.
   const isSecret = config.getCurrentCluster()?.server.startsWith("https:") ?? false;
@@ -107,7 +115,7 @@ async function credentialsOf({ config, users }: Loaded, { as }: KubeconfigOption
   const authorization = Authorization?.trim() ?? basic;
   return {
     headers: {
-      ...(isSecret && authorization !== undefined ? { authorization } : {}),
+      ...(isSecret && authorization !== undefined ? { authorization: headerText(authorization, "the token") } : {}),
       ...impersonation(user, users.get(user?.name ?? ""), as),
     },
     ca: applied.ca as string | Buffer | undefined,
@@ -130,16 +138,23 @@ function impersonation(
     if (groups?.length || uid) throw invalid("as-groups and as-uid need as");
     return {};
   }
+  const text = (value: string): string => headerText(value, "what is to be impersonated");
   const extras = Object.entries(extra).map(([key, values]) => [
     `impersonate-extra-${encodeURIComponent(key).toLowerCase()}`,
-    [...values],
+    values.map(text),
   ]);
   return {
-    "impersonate-user": name,
-    ...(uid ? { "impersonate-uid": uid } : {}),
-    ...(groups?.length ? { "impersonate-group": [...groups] } : {}),
+    "impersonate-user": text(name),
+    ...(uid ? { "impersonate-uid": text(uid) } : {}),
+    ...(groups?.length ? { "impersonate-group": groups.map(text) } : {}),
     ...(Object.fromEntries(extras) as Record<string, string[]>),
   };
+}
+
+/** A header has bytes, and Node.js takes the characters of a text for them. */
+function headerText(text: string, what: string): string {
+  if (/[\r\n\0]/.test(text)) throw invalid(`${what} has a line break`);
+  return Buffer.from(text).toString("latin1");
 }
 
 function load(options: KubeconfigOptions): Loaded {
@@ -162,33 +177,53 @@ function load(options: KubeconfigOptions): Loaded {
     // client-node refuses plain http where this is not set.
     if (cluster.server.startsWith("http:")) cluster.skipTLSVerify = true;
   }
+  const chosen = config.getContextObject(config.getCurrentContext()) as { user?: string };
+  if (!chosen.user) {
+    // client-node takes no certificate authority of a cluster where there is no user.
+    chosen.user = "anonymous";
+    config.users = [...config.users, { name: "anonymous" }];
+  }
   const user = config.getCurrentUser() as { -readonly [K in keyof User]: User[K] } | null;
-  if (user !== null) completeUser(user, loaded.users.get(user.name), cluster);
+  if (user !== null && cluster !== null) {
+    if (loaded.users.get(user.name)?.tokenFile !== undefined) useTokenFile(user, loaded.users.get(user.name));
+    if (user.exec) tellPlugin(user.exec as ExecSpec, cluster, loaded.clusters.get(cluster.name), variables);
+  }
   return loaded;
 }
 
-/** Adds what client-node reads otherwise than kubectl: token files, and what an exec plugin is told. */
-function completeUser(
-  user: { -readonly [K in keyof User]: User[K] },
-  raw: RawUser | undefined,
-  cluster: Cluster | null,
+/** A token file goes before the token beside it. */
+function useTokenFile(user: { -readonly [K in keyof User]: User[K] }, raw: RawUser | undefined): void {
+  if (raw?.tokenFile === undefined || !existsSync(raw.tokenFile)) return;
+  user.authProvider = { name: "tokenFile", config: { tokenFile: raw.tokenFile } };
+  delete user.token;
+}
+
+interface ExecSpec {
+  readonly apiVersion?: string;
+  readonly interactiveMode?: string;
+  readonly provideClusterInfo?: boolean;
+  env?: readonly object[];
+}
+
+/** https://kubernetes.io/docs/reference/access-authn-authz/authentication/#input-and-output-formats */
+function tellPlugin(
+  exec: ExecSpec,
+  { caData, server, skipTLSVerify, tlsServerName }: Cluster,
+  raw: RawCluster | undefined,
+  variables: KubeconfigOptions["variables"],
 ): void {
-  if (raw?.tokenFile !== undefined && existsSync(raw.tokenFile)) {
-    user.authProvider = { name: "tokenFile", config: { tokenFile: raw.tokenFile } };
-    // A token file goes before the token beside it.
-    delete user.token;
-  }
-  const exec = user.exec as undefined | { apiVersion?: string; env?: object[]; provideClusterInfo?: boolean };
-  if (exec) {
-    const { caData, server, skipTLSVerify, tlsServerName } = cluster ?? {};
-    const told = { server, "certificate-authority-data": caData, "insecure-skip-tls-verify": skipTLSVerify };
-    const spec = {
-      interactive: false,
-      ...(exec.provideClusterInfo === true ? { cluster: { ...told, "tls-server-name": tlsServerName } } : {}),
-    };
-    const value = JSON.stringify({ apiVersion: exec.apiVersion, kind: "ExecCredential", spec });
-    exec.env = [...(exec.env ?? []), { name: "KUBERNETES_EXEC_INFO", value }];
-  }
+  if (exec.interactiveMode === "Always") throw invalid("an exec plugin must ask the user, and is given no terminal");
+  const cluster = {
+    server,
+    "certificate-authority-data": caData,
+    "tls-server-name": tlsServerName,
+    ...(skipTLSVerify ? { "insecure-skip-tls-verify": true } : {}),
+    config: raw?.extensions?.find(({ name }) => name === "client.authentication.k8s.io/exec")?.extension,
+  };
+  const spec = { interactive: false, ...(exec.provideClusterInfo === true ? { cluster } : {}) };
+  const value = JSON.stringify({ apiVersion: exec.apiVersion, kind: "ExecCredential", spec });
+  const inherited = Object.entries(variables).map(([name, given]) => ({ name, value: given }));
+  exec.env = [...inherited, ...(exec.env ?? []), { name: "KUBERNETES_EXEC_INFO", value }];
 }
 
 /** The files to merge. One that is named must exist; of a list, one may be missing. */
@@ -225,13 +260,15 @@ function readFile(path: string): Loaded {
   for (const { name, user } of raw?.users ?? []) {
     users.set(name, { ...user, ...(user?.tokenFile ? { tokenFile: absolute(user.tokenFile) } : {}) });
   }
-  return { config, users };
+  const clusters = new Map((raw?.clusters ?? []).map(({ cluster, name }) => [name, cluster ?? {}]));
+  return { config, users, clusters };
 }
 
 /** The first file that defines a name defines all of it, and the first with a current context sets it. */
 function merge(files: readonly Loaded[]): Loaded {
   const config = new KubeConfig();
   const users = new Map<string, RawUser>();
+  const clusters = new Map<string, RawCluster>();
   for (const file of files) {
     const known = <T extends { readonly name: string }>(all: readonly T[], more: readonly T[]): T[] => [
       ...all,
@@ -244,8 +281,9 @@ function merge(files: readonly Loaded[]): Loaded {
       config.setCurrentContext(file.config.getCurrentContext());
     }
     for (const [name, user] of file.users) if (!users.has(name)) users.set(name, user);
+    for (const [name, cluster] of file.clusters) if (!clusters.has(name)) clusters.set(name, cluster);
   }
-  return { config, users };
+  return { config, users, clusters };
 }
 
 /** As with kubectl, an address without a scheme is one of plain http. */

@@ -166,7 +166,7 @@ function dispatcherFor(
     throw new KsvmError("KubeconfigInvalid", text);
   }
   if (url.protocol === "socks5:")
-    return new Socks5ProxyAgent(url, { ...options, requestTls: tls, connect: tls } as object);
+    return new Socks5ProxyAgent(url, { ...options, requestTls: tls } as object);
   // The cluster's authority is trusted for the proxy, too, as with kubectl, and so are public ones.
   const proxyTls = isInsecure
     ? { rejectUnauthorized: false }
@@ -176,7 +176,7 @@ function dispatcherFor(
     uri: url.href,
     requestTls: tls,
     proxyTls,
-    proxyTunnel: true,
+    proxyTunnel: false,
   } as ProxyAgent.Options);
 }
 
