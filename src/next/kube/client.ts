@@ -196,7 +196,7 @@ export class Client {
       method,
       address: this.address,
       path,
-      query: textsOf({ ...query, fieldManager, dryRun: dryRun ? "All" : undefined }),
+      query: textsOf({ fieldManager, dryRun: dryRun ? "All" : undefined, ...query }),
       headers: { accept, ...(body === undefined ? {} : { "content-type": contentType }) },
       body: body === undefined ? undefined : JSON.stringify(body),
       connection: this.#connection,

@@ -165,8 +165,7 @@ function dispatcherFor(
     const text = `Cannot use the kubeconfig: "${withoutUser(proxy)}" is not the URL of an http, https or socks5 proxy`;
     throw new KsvmError("KubeconfigInvalid", text);
   }
-  if (url.protocol === "socks5:")
-    return new Socks5ProxyAgent(url, { ...options, requestTls: tls } as object);
+  if (url.protocol === "socks5:") return new Socks5ProxyAgent(url, { ...options, requestTls: tls } as object);
   // The cluster's authority is trusted for the proxy, too, as with kubectl, and so are public ones.
   const proxyTls = isInsecure
     ? { rejectUnauthorized: false }
