@@ -4,7 +4,7 @@ import { type KubeList, type KubeObject, METADATA_LIST } from "./objects.ts";
 import { retry } from "./retry.ts";
 
 /** Pages have so many bytes, whatever the size of the objects' metadata, so that memory is flat. */
-const PAGE_BYTES = 4 * 2 ** 20;
+const PAGE_BYTES = 2 ** 20;
 const FIRST_LIMIT = 20;
 const MOST = 1_000;
 /** How much larger a page may be than the one before, and after one that was too much. */
