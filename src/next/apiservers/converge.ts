@@ -104,7 +104,7 @@ async function lag(apiServer: Client, crd: Crd, signal: AbortSignal): Promise<st
   const { resources } = await apiServer.get<{ resources: readonly DiscoveredResource[] | null }>(path, limits);
   const shown = resources?.find((resource) => resource.name === names.plural);
   if (shown === undefined) return `its discovery does not list "${names.plural}" in version "${version}"`;
-  // https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_discovery_controller.go
+  // k8s.io/apiextensions-apiserver v0.36.0, pkg/apiserver/customresource_discovery_controller.go
   const expected = isServed ? storageVersionHash(group, storage, names.kind) : "";
   const hash = shown.storageVersionHash ?? "";
   return hash === expected

@@ -171,7 +171,7 @@ export function policySpec(crdName: string): object {
         expression: `!(${STORAGE_CHANGED_CEL})`,
         reason: "Forbidden",
         // Stands in where the expression below cannot be evaluated.
-        message: `${FREEZE_REASON}: cannot change the storage version of CustomResourceDefinition "${crdName}" while its objects are being migrated`,
+        message: `${FREEZE_REASON}: cannot change the storage version of "${crdName}" while its objects are being migrated`,
         messageExpression: MESSAGE_CEL,
       },
     ],

@@ -88,12 +88,7 @@ function oneLine(text: string): string {
  */
 export type Whose = "object" | "webhook" | "apiServer" | "rights" | "conflict" | "gone" | "expired";
 
-interface Row {
-  readonly whose: Whose;
-  /** Where the words come from. */
-  readonly source: string;
-  readonly matches: (error: ApiError) => boolean;
-}
+type Row = readonly [Whose, (error: ApiError) => boolean];
 
 const says =
   (...patterns: readonly RegExp[]) =>
@@ -105,11 +100,18 @@ const hasStatus =
     statuses.includes(status);
 
 /**
- * What client-go's REST client says of an HTTP status, with which a conversion webhook's own server or a proxy before it
- * answered: k8s.io/apimachinery v0.36.0, pkg/api/errors/errors.go, NewGenericServerResponse.
+ * How client-go's REST client names the HTTP status that a conversion webhook's server, or a proxy before it, answered:
+ * k8s.io/apimachinery v0.36.0, pkg/api/errors/errors.go, NewGenericServerResponse.
  */
-const GENERIC_ANSWER =
-  /^(the server (is currently unable|has received too many requests|was unable to return a response|could not find the requested|has asked for the client|rejected our request)|an error on the server)/;
+const GENERIC_ANSWERS = [
+  "the server is currently unable to handle the request",
+  "the server has received too many requests",
+  "the server was unable to return a response in the time allotted",
+  "the server could not find the requested resource",
+  "the server has asked for the client to provide credentials",
+  "the server rejected our request",
+  "an error on the server",
+];
 
 /** The rest of what is said about a conversion webhook, after its version and kind. */
 function conversionFailure(said: string): string | undefined {
@@ -122,82 +124,46 @@ export function isConversionRefusal(error: unknown): error is ApiError {
   const failure = conversionFailure(error.said);
   if (failure === undefined) return false;
   const reason = failure.replace(/^failed: /, "");
-  return !reason.startsWith("Post ") && !GENERIC_ANSWER.test(reason);
+  return ![...GENERIC_ANSWERS, "Post "].some((begin) => reason.startsWith(begin));
 }
 
-/** The first row that matches decides. Paths are of Kubernetes v1.36.0. */
+/** The first row that matches decides. The paths are those of k8s.io/apiserver v0.36.0, unless another module is named. */
 const ROWS: readonly Row[] = [
-  {
-    // The status, reason and details of a denial are the webhook's choice: 404, 409, 429 and 500 all occur.
-    whose: "object",
-    source: "staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go",
-    matches: says(
+  // Denied. The status, reason and details are the webhook's choice: 404, 409, 429 and 500 all occur.
+  // pkg/admission/plugin/webhook/errors/statuserror.go, pkg/admission/plugin/policy/validating/dispatcher.go
+  [
+    "object",
+    says(
       /^admission webhook "[^"]*" denied the request\b/,
-      /^(?:\S+ (?:"[^"]*" )?is forbidden: )?ValidatingAdmissionPolicy '[^']*' (?:with binding '[^']*' )?denied request\b/,
+      /^(\S+ ("[^"]*" )?is forbidden: )?ValidatingAdmissionPolicy '[^']*' (with binding '[^']*' )?denied request\b/,
     ),
-  },
-  {
-    whose: "webhook",
-    source: "staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go",
-    matches: says(/failed calling webhook "/),
-  },
-  {
-    whose: "object",
-    source: "staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go",
-    matches: isConversionRefusal,
-  },
-  {
-    whose: "webhook",
-    source: "the same: the webhook was not reached, or what answered is not the webhook",
-    matches: ({ said }) => conversionFailure(said) !== undefined,
-  },
-  {
-    // The watch cache of a custom resource cannot be filled while its conversion webhook is down.
-    whose: "webhook",
-    source: "staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go",
-    matches: (error) => error.status === 429 && /\(re\)initializing/.test(error.said),
-  },
-  {
-    // managedFields name a version that the CRD no longer has, or a field that its schema no longer has.
-    whose: "object",
-    source: "staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/structuredmerge.go",
-    matches: says(
-      /(to|from) an invalid group\/version/,
-      /failed to create typed (live|patch|new) object/,
-      /field not declared in schema/,
-    ),
-  },
-  {
-    // The object is larger in its new encoding than etcd, or the connection to it, takes.
-    whose: "object",
-    source: "etcd v3.6.8, api/v3rpc/rpctypes/error.go",
-    matches: says(/etcdserver: request is too large/, /trying to send message larger than max/),
-  },
-  {
-    whose: "apiServer",
-    source: "no usable answer, or a redirect: no API server sends one",
-    matches: ({ status }) => status < 400,
-  },
-  { whose: "rights", source: "a 401 after the first answer: the token expired", matches: hasStatus(401) },
-  {
-    // The authorizer says which user may not do what; a 403 of an admission plugin is about the object.
-    whose: "rights",
-    source: "staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go",
-    matches: (error) => error.status === 403 && / cannot [a-z]+ (resource|path) /.test(error.said),
-  },
-  { whose: "gone", source: "404 says nothing else", matches: hasStatus(404) },
-  { whose: "conflict", source: "409 says nothing else", matches: hasStatus(409) },
-  { whose: "expired", source: "410 says nothing else", matches: hasStatus(410) },
-  {
-    whose: "apiServer",
-    source: "overload, etcd, a proxy, an API server that starts or ends",
-    matches: hasStatus(408, 425, 429, 500, 502, 503, 504),
-  },
-  {
-    whose: "object",
-    source: "the API server understood and refused: schema, admission, bad request",
-    matches: () => true,
-  },
+  ],
+  ["webhook", says(/failed calling webhook "/)],
+  // k8s.io/apiextensions-apiserver v0.36.0, pkg/apiserver/conversion/webhook_converter.go
+  ["object", isConversionRefusal],
+  ["webhook", ({ said }) => conversionFailure(said) !== undefined],
+  // The watch cache of a custom resource cannot be filled while its conversion webhook is down.
+  // pkg/storage/cacher/cacher.go
+  ["webhook", (error) => error.status === 429 && /\(re\)initializing/.test(error.said)],
+  // managedFields name a version that the CRD no longer has, or a field that its schema no longer has.
+  // k8s.io/apimachinery v0.36.0, pkg/util/managedfields/internal/structuredmerge.go
+  ["object", says(/(to|from) an invalid group\/version/, /failed to create typed/, /field not declared in schema/)],
+  // The object is larger in its new encoding than etcd, or the connection to it, takes.
+  // etcd v3.6.8, api/v3rpc/rpctypes/error.go
+  ["object", says(/etcdserver: request is too large/, /trying to send message larger than max/)],
+  // No usable answer, or a redirect, which no API server sends.
+  ["apiServer", ({ status }) => status < 400],
+  // The first answer of all came with these credentials: the token has expired.
+  ["rights", hasStatus(401)],
+  // The authorizer says which user may not do what. A 403 of an admission plugin is about the object.
+  // pkg/endpoints/handlers/responsewriters/errors.go
+  ["rights", (error) => error.status === 403 && / cannot [a-z]+ (resource|path) /.test(error.said)],
+  ["gone", hasStatus(404)],
+  ["conflict", hasStatus(409)],
+  ["expired", hasStatus(410)],
+  ["apiServer", hasStatus(408, 425, 429, 500, 502, 503, 504)],
+  // The API server understood, and refused: schema, admission, bad request.
+  ["object", () => true],
 ];
 
 /**
@@ -205,12 +171,12 @@ const ROWS: readonly Row[] = [
  * retried and never counted as an object's.
  */
 export function whose(error: unknown): Whose | undefined {
-  return error instanceof ApiError ? ROWS.find(({ matches }) => matches(error))?.whose : undefined;
+  return error instanceof ApiError ? ROWS.find(([, matches]) => matches(error))?.[0] : undefined;
 }
 
 /** Whether an admission webhook or a ValidatingAdmissionPolicy denied the request. */
 export function isDenial(error: unknown): boolean {
-  return error instanceof ApiError && ROWS[0]?.matches(error) === true;
+  return error instanceof ApiError && ROWS[0]?.[1](error) === true;
 }
 
 /** Whether the same request may be answered otherwise a moment later. */

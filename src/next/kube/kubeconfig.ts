@@ -46,28 +46,22 @@ export interface ClusterAccess {
   readonly refuse: () => void;
 }
 
-/** The extra fields of a user, which client-node leaves out. */
-interface RawUser {
+/** What client-node leaves out of a user or a cluster. */
+interface Extra {
   readonly tokenFile?: string;
   readonly "as-uid"?: string;
   readonly "as-groups"?: readonly string[];
   readonly "as-user-extra"?: Readonly<Record<string, readonly string[]>>;
-}
-
-interface RawKubeconfig {
-  readonly users?: readonly { readonly name: string; readonly user?: RawUser }[] | null;
-  readonly clusters?: readonly { readonly name: string; readonly cluster?: RawCluster }[] | null;
-}
-
-interface RawCluster {
   readonly extensions?: readonly { readonly name: string; readonly extension: unknown }[];
 }
 
-/** What one file, or all of them merged, define. */
-interface Loaded {
-  readonly config: KubeConfig;
-  readonly users: Map<string, RawUser>;
-  readonly clusters: Map<string, RawCluster>;
+/** Those of client-node, which may be written to, with what it leaves out. */
+type FullUser = { -readonly [K in keyof User]: User[K] } & { extra?: Extra };
+type FullCluster = { -readonly [K in keyof Cluster]: Cluster[K] } & { extra?: Extra };
+
+interface RawKubeconfig {
+  readonly users?: readonly { readonly name: string; readonly user?: Extra }[] | null;
+  readonly clusters?: readonly { readonly name: string; readonly cluster?: Extra }[] | null;
 }
 
 /**
@@ -75,8 +69,7 @@ interface Loaded {
  * @throws {KsvmError} KubeconfigInvalid where it cannot be read or does not name a cluster
  */
 export function loadKubeconfig(options: KubeconfigOptions): ClusterAccess {
-  let loaded = load(options);
-  const { config } = loaded;
+  let config = load(options);
   const cluster = config.getCurrentCluster();
   if (cluster === null) throw invalid(`context "${config.getCurrentContext()}" names no cluster that there is`);
   const named = config.getContextObject(config.getCurrentContext())?.user;
@@ -89,16 +82,20 @@ export function loadKubeconfig(options: KubeconfigOptions): ClusterAccess {
     serverName: options.server === undefined ? cluster.tlsServerName || undefined : undefined,
     proxyUrl: cluster.proxyUrl || undefined,
     variables: options.variables,
-    credentials: () => credentialsOf(loaded, options),
+    credentials: () => credentialsOf(config, options),
     refuse: () => {
       // The tokens that plugins have issued are kept in the configuration.
-      loaded = load(options);
+      try {
+        config = load(options);
+      } catch {
+        // The file is being written at this moment: what was read before has to do.
+      }
     },
   };
 }
 
-async function credentialsOf({ config, users }: Loaded, { as }: KubeconfigOptions): Promise<Credentials> {
-  const user = config.getCurrentUser();
+async function credentialsOf(config: KubeConfig, { as }: KubeconfigOptions): Promise<Credentials> {
+  const user = config.getCurrentUser() as FullUser | null;
   const applied: RequestOptions = {};
   try {
     await config.applyToHTTPSOptions(applied);
@@ -116,7 +113,7 @@ async function credentialsOf({ config, users }: Loaded, { as }: KubeconfigOption
   return {
     headers: {
       ...(isSecret && authorization !== undefined ? { authorization: headerText(authorization, "the token") } : {}),
-      ...impersonation(user, users.get(user?.name ?? ""), as),
+      ...impersonation(user, as),
     },
     ca: applied.ca as string | Buffer | undefined,
     cert: applied.cert as string | Buffer | undefined,
@@ -125,15 +122,11 @@ async function credentialsOf({ config, users }: Loaded, { as }: KubeconfigOption
 }
 
 /** https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation */
-function impersonation(
-  user: User | null,
-  raw: RawUser | undefined,
-  as: KubeconfigOptions["as"],
-): Record<string, string | string[]> {
+function impersonation(user: FullUser | null, as: KubeconfigOptions["as"]): Record<string, string | string[]> {
   const name = as?.user ?? user?.impersonateUser;
-  const groups = as === undefined ? raw?.["as-groups"] : as.groups;
-  const uid = as === undefined ? raw?.["as-uid"] : as.uid;
-  const extra = as === undefined ? (raw?.["as-user-extra"] ?? {}) : {};
+  const groups = as === undefined ? user?.extra?.["as-groups"] : as.groups;
+  const uid = as === undefined ? user?.extra?.["as-uid"] : as.uid;
+  const extra = as === undefined ? (user?.extra?.["as-user-extra"] ?? {}) : {};
   if (!name) {
     if (groups?.length || uid) throw invalid("as-groups and as-uid need as");
     return {};
@@ -157,10 +150,9 @@ function headerText(text: string, what: string): string {
   return Buffer.from(text).toString("latin1");
 }
 
-function load(options: KubeconfigOptions): Loaded {
+function load(options: KubeconfigOptions): KubeConfig {
   const { context, kubeconfig, server, variables } = options;
-  const loaded = merge(pathsOf(options).map(readFile));
-  const { config } = loaded;
+  const config = merge(pathsOf(options).map(readFile));
   if (context !== undefined) config.setCurrentContext(context);
   if (!config.getCurrentContext()) {
     const isPod = variables["KUBERNETES_SERVICE_HOST"] !== undefined && kubeconfig === undefined;
@@ -171,7 +163,7 @@ function load(options: KubeconfigOptions): Loaded {
     const known = config.contexts.map(({ name }) => `"${name}"`).join(", ") || "none";
     throw invalid(`there is no context "${config.getCurrentContext()}"; there are ${known}`);
   }
-  const cluster = config.getCurrentCluster() as { -readonly [K in keyof Cluster]: Cluster[K] } | null;
+  const cluster = config.getCurrentCluster() as FullCluster | null;
   if (cluster !== null) {
     cluster.server = withScheme(server ?? cluster.server);
     // client-node refuses plain http where this is not set.
@@ -183,19 +175,15 @@ function load(options: KubeconfigOptions): Loaded {
     chosen.user = "anonymous";
     config.users = [...config.users, { name: "anonymous" }];
   }
-  const user = config.getCurrentUser() as { -readonly [K in keyof User]: User[K] } | null;
-  if (user !== null && cluster !== null) {
-    if (loaded.users.get(user.name)?.tokenFile !== undefined) useTokenFile(user, loaded.users.get(user.name));
-    if (user.exec) tellPlugin(user.exec as ExecSpec, cluster, loaded.clusters.get(cluster.name), variables);
+  const user = config.getCurrentUser() as FullUser | null;
+  const tokenFile = user?.extra?.tokenFile;
+  if (user !== null && tokenFile !== undefined && existsSync(tokenFile)) {
+    // As with kubectl, it goes before the token beside it.
+    user.authProvider = { name: "tokenFile", config: { tokenFile } };
+    delete user.token;
   }
-  return loaded;
-}
-
-/** A token file goes before the token beside it. */
-function useTokenFile(user: { -readonly [K in keyof User]: User[K] }, raw: RawUser | undefined): void {
-  if (raw?.tokenFile === undefined || !existsSync(raw.tokenFile)) return;
-  user.authProvider = { name: "tokenFile", config: { tokenFile: raw.tokenFile } };
-  delete user.token;
+  if (user?.exec && cluster !== null) tellPlugin(user.exec as ExecSpec, cluster, variables);
+  return config;
 }
 
 interface ExecSpec {
@@ -208,8 +196,7 @@ interface ExecSpec {
 /** https://kubernetes.io/docs/reference/access-authn-authz/authentication/#input-and-output-formats */
 function tellPlugin(
   exec: ExecSpec,
-  { caData, server, skipTLSVerify, tlsServerName }: Cluster,
-  raw: RawCluster | undefined,
+  { caData, extra, server, skipTLSVerify, tlsServerName }: FullCluster,
   variables: KubeconfigOptions["variables"],
 ): void {
   if (exec.interactiveMode === "Always") throw invalid("an exec plugin must ask the user, and is given no terminal");
@@ -218,7 +205,7 @@ function tellPlugin(
     "certificate-authority-data": caData,
     "tls-server-name": tlsServerName,
     ...(skipTLSVerify ? { "insecure-skip-tls-verify": true } : {}),
-    config: raw?.extensions?.find(({ name }) => name === "client.authentication.k8s.io/exec")?.extension,
+    config: extra?.extensions?.find(({ name }) => name === "client.authentication.k8s.io/exec")?.extension,
   };
   const spec = { interactive: false, ...(exec.provideClusterInfo === true ? { cluster } : {}) };
   const value = JSON.stringify({ apiVersion: exec.apiVersion, kind: "ExecCredential", spec });
@@ -236,7 +223,7 @@ function pathsOf({ kubeconfig, variables }: KubeconfigOptions): readonly string[
   return [...new Set(paths.map((path) => resolve(path)))].filter((path) => existsSync(path));
 }
 
-function readFile(path: string): Loaded {
+function readFile(path: string): KubeConfig {
   const config = new KubeConfig();
   let raw: RawKubeconfig | null;
   try {
@@ -256,34 +243,27 @@ function readFile(path: string): Loaded {
     // As with kubectl, a command with a slash in it is a path beside the file.
     if (exec?.command?.includes("/")) exec.command = absolute(exec.command);
   }
-  const users = new Map<string, RawUser>();
-  for (const { name, user } of raw?.users ?? []) {
-    users.set(name, { ...user, ...(user?.tokenFile ? { tokenFile: absolute(user.tokenFile) } : {}) });
+  for (const user of config.users as FullUser[]) {
+    const extra = raw?.users?.find(({ name }) => name === user.name)?.user ?? {};
+    user.extra = { ...extra, ...(extra.tokenFile ? { tokenFile: absolute(extra.tokenFile) } : {}) };
   }
-  const clusters = new Map((raw?.clusters ?? []).map(({ cluster, name }) => [name, cluster ?? {}]));
-  return { config, users, clusters };
+  for (const cluster of config.clusters as FullCluster[]) {
+    cluster.extra = raw?.clusters?.find(({ name }) => name === cluster.name)?.cluster ?? {};
+  }
+  return config;
 }
 
 /** The first file that defines a name defines all of it, and the first with a current context sets it. */
-function merge(files: readonly Loaded[]): Loaded {
+function merge(files: readonly KubeConfig[]): KubeConfig {
+  const firsts = <T extends { readonly name: string }>(all: readonly T[]): T[] =>
+    all.filter(({ name }, index) => all.findIndex((other) => other.name === name) === index);
   const config = new KubeConfig();
-  const users = new Map<string, RawUser>();
-  const clusters = new Map<string, RawCluster>();
-  for (const file of files) {
-    const known = <T extends { readonly name: string }>(all: readonly T[], more: readonly T[]): T[] => [
-      ...all,
-      ...more.filter(({ name }) => !all.some((one) => one.name === name)),
-    ];
-    config.clusters = known(config.clusters, file.config.clusters);
-    config.users = known(config.users, file.config.users);
-    config.contexts = known(config.contexts, file.config.contexts);
-    if (!config.getCurrentContext() && file.config.getCurrentContext()) {
-      config.setCurrentContext(file.config.getCurrentContext());
-    }
-    for (const [name, user] of file.users) if (!users.has(name)) users.set(name, user);
-    for (const [name, cluster] of file.clusters) if (!clusters.has(name)) clusters.set(name, cluster);
-  }
-  return { config, users, clusters };
+  config.clusters = firsts(files.flatMap(({ clusters }) => clusters));
+  config.users = firsts(files.flatMap(({ users }) => users));
+  config.contexts = firsts(files.flatMap(({ contexts }) => contexts));
+  const current = files.map((file) => file.getCurrentContext()).find((name) => name);
+  if (current !== undefined) config.setCurrentContext(current);
+  return config;
 }
 
 /** As with kubectl, an address without a scheme is one of plain http. */

@@ -40,14 +40,17 @@ export async function* watch<T extends KubeObject>(
 ): AsyncGenerator<WatchEvent<T>, void> {
   let { resourceVersion } = options;
   for (let failures = 0; !signal.aborted; ) {
-    const silence = new Silence(client, signal);
+    const abort = new AbortController();
+    const tooLong = (): void => abort.abort(new ApiError(`watch ${path}`, 0, "nothing came for too long"));
+    let cancel = client.clock.timer(MAX_SILENCE_MS, tooLong);
     let failure: unknown;
     try {
       const asked = { ...query, watch: true, allowWatchBookmarks: true, resourceVersion, timeoutSeconds: WATCH_S };
-      const limits = { maxLineBytes: MAX_LINE_BYTES, signal: silence.signal };
+      const limits = { maxLineBytes: MAX_LINE_BYTES, signal: AbortSignal.any([signal, abort.signal]) };
       const lines = await client.lines(path, { ...(accept === undefined ? {} : { accept }), query: asked, ...limits });
       for await (const line of lines) {
-        silence.broken();
+        cancel();
+        cancel = client.clock.timer(MAX_SILENCE_MS, tooLong);
         const event = parseEvent<T>(line, path);
         resourceVersion = event.type === "BOOKMARK" ? event.resourceVersion : event.object.metadata.resourceVersion;
         failures = 0;
@@ -56,7 +59,8 @@ export async function* watch<T extends KubeObject>(
     } catch (error) {
       failure = error;
     } finally {
-      silence.end();
+      cancel();
+      abort.abort();
     }
     if (signal.aborted) return;
     if (whose(failure) === "expired") {
@@ -66,31 +70,6 @@ export async function* watch<T extends KubeObject>(
     // A watch that was silent for too long is opened again, like one that broke.
     if (failure instanceof ApiError && !mayPass(failure)) throw failure;
     await client.clock.sleep(pauseAfter(failure, failures++, client.random()), signal).catch(() => undefined);
-  }
-}
-
-/** Aborts a watch that tells nothing for too long. */
-class Silence {
-  readonly #client: Client;
-  readonly #abort = new AbortController();
-  readonly signal: AbortSignal;
-  #cancel: () => void = () => undefined;
-
-  constructor(client: Client, signal: AbortSignal) {
-    this.#client = client;
-    this.signal = AbortSignal.any([signal, this.#abort.signal]);
-    this.broken();
-  }
-
-  broken(): void {
-    this.#cancel();
-    const tooLong = (): void => this.#abort.abort(new ApiError("watch", 0, "nothing came for too long"));
-    this.#cancel = this.#client.clock.timer(MAX_SILENCE_MS, tooLong);
-  }
-
-  end(): void {
-    this.#cancel();
-    this.#abort.abort();
   }
 }
 
