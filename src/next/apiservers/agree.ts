@@ -1,6 +1,6 @@
 import type { Client } from "../kube/client.ts";
-import { isForbidden, whose } from "../kube/errors.ts";
-import { groupVersionPath, type KubeObject, type Resource, resourceName } from "../kube/objects.ts";
+import { unlessForbidden, whose } from "../kube/errors.ts";
+import { groupVersionPath, type KubeList, type KubeObject, type Resource, resourceName } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { type DiscoveredResource, storageVersionHash } from "./converge.ts";
 import { type Answers, type ApiServerOptions, askEach, identityLeases } from "./find.ts";
@@ -118,16 +118,15 @@ async function encodingVersions(
   signal: AbortSignal,
 ): Promise<(resource: AgreedResource) => string | undefined> {
   const path = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
-  let listed: readonly StorageVersion[];
-  let identities: readonly string[];
-  try {
-    listed = (await retry(client, () => client.list<StorageVersion>(path, { signal }), { signal })).items;
-    identities = (await identityLeases(client, options, signal)).map(({ metadata }) => metadata.name);
-  } catch (error) {
-    if (whose(error) === "gone" || isForbidden(error)) return () => undefined;
-    throw error;
-  }
-  const byName = new Map(listed.map((one) => [one.metadata.name, one]));
+  const list = (): Promise<KubeList<StorageVersion> | undefined> =>
+    unlessForbidden(client.list<StorageVersion>(path, { signal })).catch((error: unknown) => {
+      if (whose(error) === "gone") return undefined;
+      throw error;
+    });
+  const listed = await retry(client, list, { signal });
+  if (listed === undefined || listed.items.length === 0) return () => undefined;
+  const identities = (await identityLeases(client, options, signal)).map(({ metadata }) => metadata.name);
+  const byName = new Map(listed.items.map((one) => [one.metadata.name, one]));
   return ({ group, hash, kind, plural }) => {
     const { status } = byName.get(`${group || "core"}.${plural}`) ?? {};
     if (status === undefined) return undefined;

@@ -1,8 +1,8 @@
 import { KsvmError, messageOf } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
-import { ApiError, isForbidden } from "../kube/errors.ts";
+import { ApiError, isForbidden, unlessForbidden } from "../kube/errors.ts";
 import { Connection } from "../kube/http.ts";
-import { type Lease, LEASES } from "../kube/objects.ts";
+import { type KubeList, type Lease, LEASES } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 
 /** What a user says about the API servers. */
@@ -176,16 +176,15 @@ export async function identityLeases(
   signal: AbortSignal,
 ): Promise<readonly Lease[]> {
   const query = { labelSelector: "apiserver.kubernetes.io/identity=kube-apiserver" };
-  try {
-    const { items } = await retry(client, () => client.list<Lease>(IDENTITIES, { query, signal }), { signal });
-    const leases = items.filter(({ metadata }) => !ignored.includes(metadata.name));
-    if (leases.length > 0) return leases;
-  } catch (error) {
-    if (!isForbidden(error)) throw error;
-    throw new ApiServerMissing(
-      `this user may not list Leases in kube-system; grant that, or name each with --apiserver-endpoints`,
-    );
+  const list = (): Promise<KubeList<Lease> | undefined> =>
+    unlessForbidden(client.list<Lease>(IDENTITIES, { query, signal }));
+  const listed = await retry(client, list, { signal });
+  if (listed === undefined) {
+    const text = "this user may not list Leases in kube-system; grant that, or name each with --apiserver-endpoints";
+    throw new ApiServerMissing(text);
   }
+  const leases = listed.items.filter(({ metadata }) => !ignored.includes(metadata.name));
+  if (leases.length > 0) return leases;
   throw new ApiServerMissing("kube-system has no identity Lease of one; name each with --apiserver-endpoints");
 }
 
@@ -198,18 +197,15 @@ interface EndpointSlice {
 async function slicedAddresses(client: Client, signal: AbortSignal): Promise<readonly string[]> {
   const path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
   const query = { labelSelector: "kubernetes.io/service-name=kubernetes" };
-  try {
-    const { items } = await retry(client, () => client.list<EndpointSlice>(path, { query, signal }), { signal });
-    const addresses = items.flatMap(({ endpoints, ports }) =>
-      (endpoints ?? []).flatMap((endpoint) =>
-        endpoint.addresses.map((ip) => `https://${ip.includes(":") ? `[${ip}]` : ip}:${ports?.[0]?.port ?? 443}`),
-      ),
-    );
-    return [...new Set(addresses)];
-  } catch (error) {
-    if (isForbidden(error)) return [];
-    throw error;
-  }
+  const list = (): Promise<KubeList<EndpointSlice> | undefined> =>
+    unlessForbidden(client.list<EndpointSlice>(path, { query, signal }));
+  const slices = (await retry(client, list, { signal }))?.items ?? [];
+  const addresses = slices.flatMap(({ endpoints, ports }) =>
+    (endpoints ?? []).flatMap((endpoint) =>
+      endpoint.addresses.map((ip) => `https://${ip.includes(":") ? `[${ip}]` : ip}:${ports?.[0]?.port ?? 443}`),
+    ),
+  );
+  return [...new Set(addresses)];
 }
 
 /** An API server that is there answers at once. */

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { EpochChanged } from "../apiservers/converge.ts";
 import { KsvmError } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
-import { isForbidden, whose } from "../kube/errors.ts";
+import { unlessForbidden, whose } from "../kube/errors.ts";
 import {
   BINDINGS,
   type Crd,
@@ -68,11 +68,8 @@ export function freezerOf({ annotations = {}, managedFields = [] }: ObjectMeta):
 export async function chooseGuard(client: Client, crdName: string, signal: AbortSignal): Promise<Guard> {
   const path = `${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`;
   const find = (): Promise<unknown> =>
-    client.find(path, { signal }).catch((error: unknown) => {
-      // Who may not see it installs a policy, which does no harm beside the webhook.
-      if (isForbidden(error)) return undefined;
-      throw error;
-    });
+    // Who may not see it installs a policy, which does no harm beside the webhook.
+    unlessForbidden(client.find(path, { signal }));
   const isInstalled = (await retry(client, find, { signal })) !== undefined;
   return isInstalled ? { kind: "webhook", name: WEBHOOK_NAME } : { kind: "policy", name: policyName(crdName) };
 }
@@ -162,8 +159,9 @@ async function installPolicy(client: Client, crdName: string, owner: FreezeOwner
 const UNFREEZE_MS = 3_600_000;
 
 /**
- * Lifts the freeze of one run: takes its annotations off, then the policy. That of another run or client is left alone, and
- * so is the policy then, which has the same name.
+ * Lifts the freeze of one run: removes the policy, then the annotations. Whatever is left of a run that dies in between has its
+ * annotation, so that the next one finds it. The freeze of another run or client is left alone, and so is the policy then,
+ * which has the same name.
  *
  * @returns whether there was a freeze to lift
  */
@@ -174,15 +172,17 @@ export async function unfreeze(client: Client, crdName: string, identity: string
     const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${crdName}`, { signal }), limits);
     const { annotations = {} } = crd?.metadata ?? {};
     const owner = parseOwner(annotations[OWNER]);
-    if (owner !== undefined && owner.identity !== identity) return false;
-    if (crd === undefined || owner === undefined) {
-      // Another client took the annotations off, or the CRD is gone.
-      if (annotations[MIGRATING] === undefined) await removePolicy(client, crdName, signal);
-      return false;
-    }
+    // Where there is no owner, another client took the annotations off, or the CRD is gone.
+    const isOurs = owner === undefined ? annotations[MIGRATING] === undefined : owner.identity === identity;
+    if (!isOurs) return false;
+    const removal = await removePolicy(client, crdName, signal).catch((error: unknown) => ({ error }));
     // Of a freeze that is lifted already, the owner is left: it would name a run that is over.
-    if ((await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal, UNFREEZE_MS)) !== undefined) {
-      await removePolicy(client, crdName, signal);
+    const isLifted =
+      crd === undefined ||
+      owner === undefined ||
+      (await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal, UNFREEZE_MS)) !== undefined;
+    if (isLifted) {
+      if (removal !== undefined) throw removal.error;
       return annotations[MIGRATING] !== undefined;
     }
     await client.clock.sleep(50 * (conflicts + client.random()), signal);
@@ -193,10 +193,8 @@ export async function unfreeze(client: Client, crdName: string, identity: string
 async function removePolicy(client: Client, crdName: string, signal: AbortSignal): Promise<void> {
   const name = policyName(crdName);
   for (const path of [`${BINDINGS}/${name}`, `${POLICIES}/${name}`]) {
-    await retry(client, () => client.delete(path, { signal }), { signal }).catch((error: unknown) => {
-      // Beside the webhook no run installs one, and its user needs no right to remove it.
-      if (!isForbidden(error)) throw error;
-    });
+    // Beside the webhook no run installs one, and its user needs no right to remove it.
+    await retry(client, () => unlessForbidden(client.delete(path, { signal })), { signal });
   }
 }
 

@@ -12,12 +12,6 @@ const OLDEST_MINOR = 32;
 const FIRST_ANSWER_MS = 15_000;
 const TRIES = 5;
 
-/** A connection to a cluster. */
-export interface Connected {
-  readonly client: Client;
-  readonly close: () => Promise<void>;
-}
-
 /**
  * Connects by a kubeconfig, and makes sure that an API server answers and is not too old.
  * @throws {KsvmError} KubeconfigInvalid, Unauthorized, Forbidden, ServerUnreachable, ServerUntrusted, ServerUnsupported
@@ -25,7 +19,7 @@ export interface Connected {
 export async function connect(
   options: KubeconfigOptions,
   { clock, random, signal }: { readonly clock: Clock; readonly random: () => number; readonly signal: AbortSignal },
-): Promise<Connected> {
+): Promise<{ readonly client: Client; readonly close: () => Promise<void> }> {
   // Whoever brings a `send` of its own needs no client-node, which takes most of the time to load.
   const { loadKubeconfig } = await import("./kubeconfig.ts");
   const access = loadKubeconfig(options);

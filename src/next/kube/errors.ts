@@ -9,7 +9,6 @@ export interface Status {
   readonly metadata?: { readonly continue?: string };
   readonly details?: {
     readonly name?: string;
-    readonly kind?: string;
     readonly retryAfterSeconds?: number;
     readonly causes?: readonly { readonly reason?: string; readonly message?: string; readonly field?: string }[];
   };
@@ -188,6 +187,14 @@ export function mayPass(error: unknown): boolean {
 /** Whether the authorizer refused, as against an admission plugin or a page of a proxy. */
 export function isForbidden(error: unknown): error is ApiError {
   return error instanceof ApiError && error.status === 403 && error.reason === "Forbidden" && whose(error) === "rights";
+}
+
+/** What is read; `undefined` where this user may not read it. */
+export async function unlessForbidden<T>(read: Promise<T>): Promise<T | undefined> {
+  return read.catch((error: unknown) => {
+    if (isForbidden(error)) return undefined;
+    throw error;
+  });
 }
 
 /** Whether the API server says that exactly this object does not exist. Any other 404 proves nothing. */

@@ -159,7 +159,8 @@ function dispatcherFor(
   // One HTTP/2 session that ends badly takes all of its requests down, and is no faster.
   const options = { allowH2: false, connections, headersTimeout: 0, bodyTimeout: 0 };
   const proxy = proxyUrl ?? proxyFromEnvironment(new URL(origin), variables);
-  if (proxy === undefined) return new Agent({ ...options, connect: { ...tls, keepAlive: true } });
+  if (proxy === undefined)
+    return new Agent({ ...options, connect: { ...tls, keepAlive: true, keepAliveInitialDelay: 30_000 } });
   const url = URL.parse(/^[a-z0-9]+:\/\//i.test(proxy) ? proxy : `http://${proxy}`);
   if (url === null || !["http:", "https:", "socks5:"].includes(url.protocol)) {
     const text = `Cannot use the kubeconfig: "${withoutUser(proxy)}" is not the URL of an http, https or socks5 proxy`;

@@ -1,6 +1,6 @@
 import type { Client } from "../kube/client.ts";
-import { isForbidden, whose } from "../kube/errors.ts";
-import type { KubeObject, Resource } from "../kube/objects.ts";
+import { unlessForbidden, whose } from "../kube/errors.ts";
+import type { KubeList, KubeObject, Resource } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 
 /** A migration of Kubernetes' own migrator (KEP-4192). */
@@ -40,13 +40,14 @@ async function unfinished(client: Client, signal: AbortSignal): Promise<readonly
   for (const version of ["v1", "v1beta1"]) {
     const path = `/apis/storagemigration.k8s.io/${version}/storageversionmigrations`;
     try {
-      const { items } = await retry(client, () => client.list<InTreeMigration>(path, { signal }), { signal });
+      const list = (): Promise<KubeList<InTreeMigration> | undefined> =>
+        unlessForbidden(client.list<InTreeMigration>(path, { signal }));
+      const { items = [] } = (await retry(client, list, { signal })) ?? {};
       const has = ({ status }: InTreeMigration, ...types: readonly string[]): boolean =>
         (status?.conditions ?? []).some((one) => types.includes(one.type) && one.status === "True");
       // One that nobody has begun may never begin: the migrator may be switched off.
       return items.filter((one) => has(one, "Running") && !has(one, "Succeeded", "Failed"));
     } catch (error) {
-      if (isForbidden(error)) return [];
       if (whose(error) !== "gone") throw error;
     }
   }

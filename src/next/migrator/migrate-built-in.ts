@@ -35,7 +35,7 @@ interface Foundation {
 
 const MAX_CHANGES = 5;
 const DEFAULT_MAX_IDLE_MS = 900_000;
-const MAX_MISSING_MS = 75 * 60_000;
+const MAX_MISSING_MS = 70 * 60_000;
 
 /**
  * Rewrites every object of a resource that has no CRD, or of one whose storage version stays as it is. Nothing is frozen and
@@ -120,20 +120,21 @@ async function attempt(
   await settle(client, ask, wasSettled, { ...options, settleMs, onEvent: (event) => onEvent(event, name) });
   if (foundation === undefined) throw new KsvmError("Internal", "no API server was asked");
   const { epoch } = foundation;
-  if (settleMs >= DEFAULT_SETTLE_MS && !options.ignored?.length) settled?.add(epoch);
+  // A wait that was shorter than it should be, or not for every API server, proves nothing to the next run.
+  const isWhole = settleMs >= DEFAULT_SETTLE_MS && !options.ignored?.length;
+  if (isWhole) settled?.add(epoch);
 
   const { purpose = "migrate" } = options;
   const left = lease.checkpoint;
   const resume = left?.epoch === epoch && left.purpose === purpose ? left : undefined;
   const tally = await rewrite(client, name, foundation, options, resume, (position) => {
     onProgress();
-    lease.checkpoint = { epoch, purpose, ...position };
+    lease.checkpoint = isWhole ? { epoch, purpose, ...position } : undefined;
   });
   const after = await look(client, name, found, options);
   if (after.foundation.epoch !== epoch) {
     throw new EpochChanged(name, "an API server was started, has left, or stores the resource otherwise");
   }
-  // Another process begins at the first object: its settle wait is another one.
   lease.checkpoint = undefined;
   return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "migrated", epoch, tally };
 }

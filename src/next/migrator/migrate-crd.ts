@@ -120,7 +120,7 @@ export async function migrateCrds(
 const MAX_CHANGES = 5;
 const DEFAULT_MAX_IDLE_MS = 900_000;
 /** An API server is missed for as long as its identity Lease lives. */
-const MAX_MISSING_MS = 75 * 60_000;
+const MAX_MISSING_MS = 70 * 60_000;
 
 /** Whether another attempt may succeed. Nobody judges whether a change of the CRD would have mattered. */
 function mayBeginAgain(

@@ -1,6 +1,6 @@
 import { KsvmError } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
-import { type ApiError, isInvalid, whose } from "../kube/errors.ts";
+import { ApiError, isInvalid, whose } from "../kube/errors.ts";
 import {
   APPLY_PATCH,
   apiVersion,
@@ -254,7 +254,7 @@ class Rewriter {
       if (isLate && write.fields === undefined) return this.#count("newer", object);
       try {
         const written = await limiter.observe(() => send(this.#client, this.#target, write, { dryRun, signal }));
-        if (written.uid !== object.uid) throw new KsvmError("Internal", "the answer to a write is of another object");
+        if (written.uid !== object.uid) throw new ApiError("write an object", 0, "the answer is of another object");
         return this.#written(write, written, isLate);
       } catch (error) {
         signal.throwIfAborted();

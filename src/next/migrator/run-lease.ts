@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { KsvmError, messageOf } from "../../errors.ts";
+import { KsvmError } from "../../errors.ts";
 import type { FreezeOwner } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
@@ -49,7 +49,10 @@ export function leaseName(resource: string): string {
  * a run that lost it without noticing cannot prune, because the next run has put its own owner on the CRD.
  */
 export class RunLease {
-  /** Aborted, with the error of the run, once another one holds the Lease or it could not be renewed in time. */
+  /**
+   * Aborted, with the error of the run, once another one holds the Lease. While no API server answers, the run waits: nobody
+   * else gets further then.
+   */
   readonly lost: AbortSignal;
   readonly owner: FreezeOwner;
   readonly #client: Client;
@@ -134,25 +137,17 @@ export class RunLease {
 
   async #renew(): Promise<void> {
     const { clock } = this.#client;
-    let renewedAt = clock.monotonic();
     while (!this.#released.signal.aborted) {
       await clock.sleep(RENEW_MS, this.#released.signal).catch(() => undefined);
       if (this.#released.signal.aborted) return;
-      const startedAt = clock.monotonic();
       try {
         await this.#write({ renewTime: microTime(clock.now()) });
-        renewedAt = startedAt;
       } catch (error) {
-        const isOther = whose(error) === "conflict" && !(await this.#isStillOurs());
-        if (isOther || clock.monotonic() - renewedAt > DURATION_S * 1_000) {
-          const why = isOther
-            ? "another run took it over"
-            : `it could not be renewed for ${DURATION_S} s: ${messageOf(error)}`;
-          this.#abort.abort(
-            new KsvmError("OwnershipLost", `Cannot continue: Lease "${this.owner.lease}" is lost: ${why}`),
-          );
-          return;
-        }
+        const kind = whose(error);
+        if ((kind !== "conflict" && kind !== "gone") || (await this.#isStillOurs())) continue;
+        const text = `Lease "${this.owner.lease}" is lost: another run took it over, or it was deleted`;
+        this.#abort.abort(new KsvmError("OwnershipLost", `Cannot continue: ${text}`));
+        return;
       }
     }
   }
