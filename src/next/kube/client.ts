@@ -99,8 +99,8 @@ export class Client {
   }
 
   /**
-   * The metadata of the one object of this name, by a consistent list: it proves that an object is absent, which a 404 does
-   * not. The right to list is enough for it.
+   * The metadata of the one object of this name, by a consistent list: it proves that an object is absent, which a 404
+   * does not. The right to list is enough for it.
    * @param path of the collection, in the namespace of the object
    */
   async findListed<T>(path: string, name: string, { signal }: CallOptions): Promise<T | undefined> {
@@ -116,10 +116,6 @@ export class Client {
 
   async create<T>(path: string, body: unknown, options: WriteOptions): Promise<T> {
     return (await this.request<T>("POST", path, options, { body })).body;
-  }
-
-  async update<T>(path: string, body: unknown, options: WriteOptions): Promise<T> {
-    return (await this.request<T>("PUT", path, options, { body })).body;
   }
 
   /** @param contentType which kind of patch. @default a merge patch */

@@ -126,7 +126,9 @@ export function isConversionRefusal(error: unknown): error is ApiError {
   return ![...GENERIC_ANSWERS, "Post "].some((begin) => reason.startsWith(begin));
 }
 
-/** The first row that matches decides. The paths are those of k8s.io/apiserver v0.36.0, unless another module is named. */
+/**
+ * The first row that matches decides. The paths are those of k8s.io/apiserver v0.36.0, unless another module is named.
+ */
 const ROWS: readonly Row[] = [
   // Denied. The status, reason and details are the webhook's choice: 404, 409, 429 and 500 all occur.
   // pkg/admission/plugin/webhook/errors/statuserror.go, pkg/admission/plugin/policy/validating/dispatcher.go

@@ -165,7 +165,9 @@ function load(options: KubeconfigOptions): KubeConfig {
   }
   const cluster = config.getCurrentCluster() as FullCluster | null;
   if (cluster !== null) {
-    cluster.server = withScheme(server ?? cluster.server);
+    // As with kubectl, one without a scheme is of plain http. A user name and password would get into messages.
+    const address = (server ?? cluster.server).replace(/^(https?:\/\/)?[^/]*@/i, "$1");
+    cluster.server = /^https?:\/\//i.test(address) ? address : `http://${address}`;
     // client-node refuses plain http where this is not set.
     if (cluster.server.startsWith("http:")) cluster.skipTLSVerify = true;
   }
@@ -264,11 +266,6 @@ function merge(files: readonly KubeConfig[]): KubeConfig {
   const current = files.map((file) => file.getCurrentContext()).find((name) => name);
   if (current !== undefined) config.setCurrentContext(current);
   return config;
-}
-
-/** As with kubectl, an address without a scheme is one of plain http. */
-function withScheme(server: string): string {
-  return /^https?:\/\//i.test(server) ? server : `http://${server}`;
 }
 
 function invalid(reason: string): KsvmError {

@@ -124,11 +124,6 @@ export function hasConversionWebhook({ spec }: Pick<Crd, "spec">): boolean {
   return (spec.conversion?.strategy ?? "None") !== "None";
 }
 
-/** `uid/generation`: another spec has another one, whatever it says, and so has another CRD of the same name. */
-export function epochOf({ metadata }: Pick<KubeObject, "metadata">): string {
-  return `${metadata.uid}/${metadata.generation ?? 0}`;
-}
-
 /**
  * Whether `a` is a later write than `b`. resourceVersions of one resource are integers that count up in etcd; where one
  * of them is none, as with some aggregated API servers, nothing follows.

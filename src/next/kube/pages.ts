@@ -10,7 +10,7 @@ const MOST = 1_000;
 /** How much larger a page may be than the one before, and after one that was too much. */
 const GROWTH = 5;
 const CAREFUL_GROWTH = 1.25;
-/** A proxy that refuses every token would have the list begin again without end. */
+/** Refusals in a row: a proxy that refuses every token would have the list begin again without end. */
 const MAX_REFUSALS = 20;
 
 /** Lists the metadata of all objects, page by page. */
@@ -23,8 +23,8 @@ export class Pages {
   #refusals = 0;
 
   /**
-   * @param paths of the collection, in each version that is served. One object that cannot be converted fails a whole list; for
-   * the metadata, any version will do.
+   * @param paths of the collection, in each version that is served. One object that cannot be converted fails a whole
+   * list; for the metadata, any version will do.
    */
   constructor(client: Client, paths: readonly string[], signal: AbortSignal) {
     this.#client = client;
@@ -33,13 +33,16 @@ export class Pages {
   }
 
   /**
-   * One page; without a token the first one, which is consistent. After an expired token the list goes on at the same place,
-   * as of now, or begins again: what was written meanwhile lies beyond the watermark, and is skipped.
+   * One page; without a token the first one, which is consistent. After an expired token the list goes on at the same
+   * place, as of now, or begins again: what was written meanwhile lies beyond the watermark, and is skipped.
    */
   async list(token?: string | undefined): Promise<KubeList<KubeObject>> {
     for (let continueToken = token; ; ) {
       try {
-        return await retry(this.#client, () => this.#listOnce(continueToken), { signal: this.#signal });
+        const page = await retry(this.#client, () => this.#listOnce(continueToken), { signal: this.#signal });
+        // A list that begins again without a token shows nothing about the next token.
+        if (continueToken !== undefined) this.#refusals = 0;
+        return page;
       } catch (error) {
         const isToken = whose(error) === "expired" || (error instanceof ApiError && error.status === 400);
         if (continueToken === undefined || !isToken || this.#refusals++ > MAX_REFUSALS) throw error;

@@ -23,10 +23,10 @@ export function senderFor(access: ClusterAccess, clock: Clock): Sender {
   const sessions = new Sessions(access, clock);
   return {
     send: async (request) => {
-      let session = await sessions.current();
+      let session = await sessions.current(request.signal);
       let answer = await sendOnce(request, session, clock);
       if (answer.status === 401 && !isDenial(errorIn("", answer))) {
-        session = await sessions.renewed(session);
+        session = await sessions.renewed(session, request.signal);
         answer = await sendOnce(request, session, clock);
       }
       return answer;
@@ -44,7 +44,7 @@ interface Session {
   readonly close: () => Promise<void>;
 }
 
-/** As client-go: files and plugins are asked again after so long. They keep what is still valid. */
+/** As client-go: files and plugins are asked again after so long. One that hangs is given up after as long. */
 const SESSION_MS = 60_000;
 
 class Sessions {
@@ -59,22 +59,22 @@ class Sessions {
     this.#clock = clock;
   }
 
-  async current(): Promise<Session> {
+  async current(signal: AbortSignal): Promise<Session> {
     const session = this.#session;
     if (session !== undefined && this.#clock.monotonic() - session.since < SESSION_MS) return session;
     this.#opening ??= this.#open().finally(() => {
       this.#opening = undefined;
     });
-    return this.#opening;
+    return unlessAborted(this.#opening, signal);
   }
 
   /** Many requests find out at the same time that their credentials are refused: the first of them renews. */
-  async renewed(refused: Session): Promise<Session> {
+  async renewed(refused: Session, signal: AbortSignal): Promise<Session> {
     if (this.#session === refused) {
       this.#access.refuse();
       this.#session = undefined;
     }
-    return this.current();
+    return this.current(signal);
   }
 
   async close(): Promise<void> {
@@ -84,9 +84,9 @@ class Sessions {
   async #open(): Promise<Session> {
     let credentials: Credentials;
     try {
-      credentials = await this.#access.credentials();
+      credentials = await unlessAborted(this.#access.credentials(), this.#clock.timeout(SESSION_MS));
     } catch (error) {
-      const text = `no credentials for ${withoutUser(this.#access.server)}: ${messageOf(error)}`;
+      const text = `no credentials for ${this.#access.server}: ${messageOf(error)}`;
       // Where there were some before, this may pass: a plugin may not reach its own server for a moment.
       throw this.#hasWorked
         ? new ApiError("authenticate", 0, text)
@@ -104,6 +104,15 @@ class Sessions {
     }
     return this.#session;
   }
+}
+
+/** What the work makes, unless the signal is aborted first: the work then goes on unseen. */
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = (): void => aborted.reject(signal.reason);
+  if (signal.aborted) onAbort();
+  signal.addEventListener("abort", onAbort, { once: true });
+  return Promise.race([work, aborted.promise]).finally(() => signal.removeEventListener("abort", onAbort));
 }
 
 /** Whether connections that were made with one of them serve the other. */
@@ -163,8 +172,9 @@ function dispatcherFor(
     return new Agent({ ...options, connect: { ...tls, keepAlive: true, keepAliveInitialDelay: 30_000 } });
   const url = URL.parse(/^[a-z0-9]+:\/\//i.test(proxy) ? proxy : `http://${proxy}`);
   if (url === null || !["http:", "https:", "socks5:"].includes(url.protocol)) {
-    const text = `Cannot use the kubeconfig: "${withoutUser(proxy)}" is not the URL of an http, https or socks5 proxy`;
-    throw new KsvmError("KubeconfigInvalid", text);
+    // Its value is not quoted: it may hold a password.
+    const text = "the proxy of the cluster, or of the environment, is not the URL of an http, https or socks5 proxy";
+    throw new KsvmError("KubeconfigInvalid", `Cannot use the kubeconfig: ${text}`);
   }
   if (url.protocol === "socks5:") return new Socks5ProxyAgent(url, { ...options, requestTls: tls } as object);
   // The cluster's authority is trusted for the proxy, too, as with kubectl, and so are public ones.
@@ -236,8 +246,8 @@ async function sendOnce(request: HttpRequest, session: Session, clock: Clock): P
   const abort = new AbortController();
   const onAbort = (): void => abort.abort(signal.reason);
   const timeUp = (): void => abort.abort(new Error(`no answer within ${timeoutMs / 1_000} s`));
-  const cancelTimer = clock.timer(timeoutMs, timeUp);
   signal.throwIfAborted();
+  const cancelTimer = clock.timer(timeoutMs, timeUp);
   signal.addEventListener("abort", onAbort, { once: true });
   const free = (): void => {
     cancelTimer();
