@@ -5,7 +5,7 @@ import { systemClock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
 import { connect } from "./kube/connect.ts";
 import { migrateBuiltIn } from "./migrator/migrate-built-in.ts";
-import { migrateCrds } from "./migrator/migrate-crd.ts";
+import { CleanupFailed, migrateCrds } from "./migrator/migrate-crd.ts";
 import type { MigrateOptions, MigrationEnd } from "./migrator/types.ts";
 
 // A driver to try the engine, until the command line runs on it.
@@ -66,6 +66,7 @@ const ends = values["built-in"]
 let code = 0;
 for (const end of ends) {
   if ("error" in end) {
+    if (end.error instanceof CleanupFailed) console.log(JSON.stringify(end.error.result));
     console.error(`error: ${end.name}: ${messageOf(end.error)}`);
     code = 1;
   } else {

@@ -1,6 +1,6 @@
 // Two API servers on one etcd: each has to answer, whatever becomes of the other.
 import t from "tap";
-import { storageVersionHash } from "../../src/next/apiservers/converge.ts";
+import { storageVersionHash } from "../../src/next/apiservers/discovery.ts";
 import { askEach } from "../../src/next/apiservers/find.ts";
 import { LEASES } from "../../src/next/kube/objects.ts";
 import { migrateBuiltIn } from "../../src/next/migrator/migrate-built-in.ts";
@@ -137,7 +137,7 @@ await t.test("one that is gone is ignored by the name of its Lease", async (t) =
   );
   const beta = leases.items.find(({ metadata }) => metadata.labels["kubernetes.io/hostname"] === "beta")?.metadata.name;
   const alive = await cluster.migrate(kind, { ignored: [beta ?? ""], settleMs: 60_000 });
-  t.match(alive.error, { code: "ApiServerMissing", message: /has renewed its identity Lease/ });
+  t.match(alive.error, { code: "Usage", message: /has renewed its identity Lease/ });
   await controlPlane.apiservers[1]?.stop();
   await eventually(async () => true, "it is gone");
   const { error, result } = await cluster.migrate(kind, { ignored: [beta ?? ""], settleMs: 15_000 });

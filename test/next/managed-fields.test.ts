@@ -1,6 +1,6 @@
 import t from "tap";
 import { APPLY_PATCH, CRDS, type KubeObject } from "../../src/next/kube/objects.ts";
-import { areSame, renamed, withoutUnserved } from "../../src/next/migrator/managed-fields.ts";
+import { areSame, renamed, withoutGone } from "../../src/next/migrator/managed-fields.ts";
 import { conversionBy, serveConversion } from "../integration/serve-webhook.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { parallel } from "../integration/parallel.ts";
@@ -38,14 +38,14 @@ parallel("entries of other versions are renamed, and merged where their manager 
   ]);
 });
 
-parallel("entries of versions that are not served are removed, and one is left", async (t) => {
+parallel("entries of versions that are gone are removed, and one is left", async (t) => {
   const [old, other, now] = ["v1alpha1", "v1beta1", "v1"].map((version) =>
     entry(`example.com/${version}`, { "f:a": {} }),
   );
-  const isServed = (version: string): boolean => version !== "v1alpha1";
-  t.equal(withoutUnserved([other, now] as object[], "example.com/v1", isServed), undefined);
-  t.strictSame(withoutUnserved([old, other] as object[], "example.com/v1", isServed), [other]);
-  t.match(withoutUnserved([old] as object[], "example.com/v1", isServed), [
+  const isThere = (version: string): boolean => version !== "v1alpha1";
+  t.equal(withoutGone([other, now] as object[], "example.com/v1", isThere), undefined);
+  t.strictSame(withoutGone([old, other] as object[], "example.com/v1", isThere), [other]);
+  t.match(withoutGone([old] as object[], "example.com/v1", isThere), [
     { manager: "m", operation: "Apply", apiVersion: "example.com/v1", fieldsV1: { "f:metadata": { "f:name": {} } } },
   ]);
 });

@@ -1,8 +1,8 @@
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
-import { groupVersionPath, type KubeList, type KubeObject, type Resource, resourceName } from "../kube/objects.ts";
+import { type KubeList, type KubeObject, type Resource, resourceName } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { type DiscoveredResource, storageVersionHash } from "./converge.ts";
+import { type DiscoveredResource, discover, storageVersionHash } from "./discovery.ts";
 import { type Answers, type ApiServerOptions, askEach, identityLeases } from "./find.ts";
 
 /** A resource that every API server stores in the same way. */
@@ -23,8 +23,9 @@ export interface Agreement {
 }
 
 /**
- * Asks every API server how it stores the resources of these versions. They agree on a resource where all of them show one
- * and the same storageVersionHash, and where the StorageVersion API is served, where its encoding versions say the same.
+ * Asks every API server how it stores the resources of these versions. They agree on a resource where all of them show
+ * one and the same storageVersionHash, and where the StorageVersion API is served, where its encoding versions say the
+ * same.
  *
  * @throws {ApiServerMissing} where one cannot be asked; {ApiError}
  */
@@ -34,10 +35,10 @@ export async function agreement(
   versions: readonly Pick<Resource, "group" | "version">[],
   signal: AbortSignal,
 ): Promise<Agreement> {
-  const ask = async (apiServer: Client): Promise<ReadonlyMap<string, AgreedResource>> => {
+  const ask = async (apiServer: Client, asking: AbortSignal): Promise<ReadonlyMap<string, AgreedResource>> => {
     const shown = new Map<string, AgreedResource>();
     for (const version of versions) {
-      for (const resource of await discovered(apiServer, version, signal)) {
+      for (const resource of await discovered(apiServer, version, asking)) {
         const name = resourceName(resource);
         if (!shown.has(name)) shown.set(name, resource);
       }
@@ -51,10 +52,11 @@ export async function agreement(
   const [first, ...others] = answers.answers;
   for (const [name, resource] of first?.answer ?? []) {
     const other = others.find(({ answer }) => answer.get(name)?.hash !== resource.hash);
+    const shown = (hash = ""): string => `storageVersionHash "${hash}"`;
     const reason =
       other === undefined
         ? encodings(resource)
-        : `${first?.address} shows storageVersionHash "${resource.hash}", and ${other.address} "${other.answer.get(name)?.hash ?? ""}"`;
+        : `${first?.address} shows ${shown(resource.hash)}, and ${other.address} ${shown(other.answer.get(name)?.hash)}`;
     if (reason === undefined) agreed.set(name, resource);
     else disagreements.set(name, reason);
   }
@@ -73,15 +75,8 @@ async function discovered(
   { group, version }: Pick<Resource, "group" | "version">,
   signal: AbortSignal,
 ): Promise<readonly AgreedResource[]> {
-  const read = async (): Promise<readonly DiscoveredResource[]> => {
-    const path = groupVersionPath({ group, version });
-    const list = await apiServer.get<{ resources: readonly DiscoveredResource[] | null }>(path, { signal });
-    return list.resources ?? [];
-  };
-  const listed = await retry(apiServer, read, { signal, forMs: 5_000 }).catch((error: unknown) => {
-    if (whose(error) === "gone") return [];
-    throw error;
-  });
+  const read = (): Promise<readonly DiscoveredResource[]> => discover(apiServer, { group, version }, { signal });
+  const listed = await retry(apiServer, read, { signal, forMs: 5_000 });
   return listed
     .filter(({ name }) => !name.includes("/"))
     .map(({ kind, name, storageVersionHash: hash = "", verbs }) => ({
@@ -109,8 +104,8 @@ interface StorageVersion extends KubeObject {
 
 /**
  * Reads the StorageVersion API, which is alpha and rarely served.
- * @returns why the API servers do not encode a resource in the same version by it; `undefined` where they do, or where it
- * says nothing
+ * @returns why the API servers do not encode a resource in the same version by it; `undefined` where they do, or where
+ * it says nothing
  */
 async function encodingVersions(
   client: Client,
@@ -125,18 +120,20 @@ async function encodingVersions(
     });
   const listed = await retry(client, list, { signal });
   if (listed === undefined || listed.items.length === 0) return () => undefined;
-  const identities = (await identityLeases(client, options, signal)).map(({ metadata }) => metadata.name);
+  // Where a user names the API servers, no right to list Leases is asked for.
+  const leases = options.endpoints === undefined ? await identityLeases(client, options, signal) : undefined;
+  const identities = leases?.map(({ metadata }) => metadata.name);
   const byName = new Map(listed.items.map((one) => [one.metadata.name, one]));
   return ({ group, hash, kind, plural }) => {
     const { status } = byName.get(`${group || "core"}.${plural}`) ?? {};
     if (status === undefined) return undefined;
     // An API server that is gone keeps its entry while its identity Lease lives.
     const entries = (status.storageVersions ?? []).filter(({ apiServerID }) => !options.ignored?.includes(apiServerID));
-    const silent = identities.filter((name) => !entries.some(({ apiServerID }) => apiServerID === name));
+    const silent = (identities ?? []).filter((name) => !entries.some(({ apiServerID }) => apiServerID === name));
     if (silent.length > 0) return `its StorageVersion has no entry of ${silent.join(", ")}`;
-    const dead = entries.filter(({ apiServerID }) => !identities.includes(apiServerID));
-    if (dead.length > 0)
-      return `its StorageVersion has an entry of ${dead[0]?.apiServerID}, which has no identity Lease`;
+    const dead = entries.find(({ apiServerID }) => identities?.includes(apiServerID) === false);
+    if (dead !== undefined)
+      return `its StorageVersion has an entry of ${dead.apiServerID}, which has no identity Lease`;
     const [encoding, ...differing] = new Set(entries.map(({ encodingVersion }) => encodingVersion));
     if (encoding === undefined || differing.length > 0) return "its StorageVersion has no common encoding version";
     const slash = encoding.lastIndexOf("/");

@@ -22,7 +22,10 @@ export interface Answers<T> {
   readonly isSampled: boolean;
 }
 
-/** An API server that may live was not asked, or is behind. Nothing is concluded about it: it is waited for, without a freeze. */
+/**
+ * An API server that may live was not asked, or is behind. Nothing is concluded about it: it is waited for, without a
+ * freeze. Always worth another attempt.
+ */
 export class ApiServerMissing extends KsvmError {
   override readonly name = "ApiServerMissing";
 
@@ -44,28 +47,30 @@ interface Instance {
 }
 
 /**
- * Finds every API server anew, and asks each one. As many processes must answer as there are identity Leases, so one that
- * hangs is missed for as long as its Lease lives: an hour.
+ * Finds every API server anew, and asks each one. As many processes must answer as there are identity Leases, so one
+ * that hangs is missed for as long as its Lease lives: an hour.
  *
  * An answer counts only if the connection led to the same process before and after it: behind a load balancer a new
- * connection may lead to another one.
+ * connection may lead to another one. The first failure ends the other questions.
  *
  * @throws {ApiServerMissing} where one cannot be found, or does not answer in the end; what `ask` throws.
  */
 export async function askEach<T>(
   client: Client,
   options: ApiServerOptions,
-  ask: (apiServer: Client) => Promise<T>,
+  ask: (apiServer: Client, signal: AbortSignal) => Promise<T>,
   signal: AbortSignal,
 ): Promise<Answers<T>> {
   const leases = options.endpoints === undefined ? await identityLeases(client, options, signal) : undefined;
   const { instances, isSampled } = await find(client, options, leases, signal);
+  const over = new AbortController();
+  const asking = AbortSignal.any([signal, over.signal]);
   try {
     const answers = await Promise.all(
       instances.map(async (instance) => {
-        const answer = await ask(instance.client);
+        const answer = await ask(instance.client, asking);
         const { started } = instance;
-        if (started !== undefined && (await startTime(instance.client, signal)) !== started) {
+        if (started !== undefined && (await startTime(instance.client, asking)) !== started) {
           throw new ApiServerMissing(`the connection to ${instance.client.address} led to another one meanwhile`);
         }
         return { address: instance.client.address, answer };
@@ -73,6 +78,7 @@ export async function askEach<T>(
     );
     return { answers, isSampled, processes: processesOf(leases, instances) };
   } finally {
+    over.abort();
     for (const { connection } of instances) connection.end();
   }
 }
@@ -97,11 +103,11 @@ async function find(
   signal: AbortSignal,
 ): Promise<{ readonly instances: readonly Instance[]; readonly isSampled: boolean }> {
   const addresses = endpoints ?? (await slicedAddresses(client, signal));
-  const wanted = leases?.length ?? addresses.length;
-  if (wanted === 1 && addresses.length <= 1) {
+  const wanted = leases?.length ?? Math.max(1, addresses.length);
+  // One that a user names may be a balancer of several: only a Lease says that there is one.
+  if (leases?.length === 1 && addresses.length <= 1) {
     const connection = new Connection();
-    const only = client.over(connection, endpoints?.[0] ?? client.address);
-    return { instances: [{ client: only, connection, started: undefined }], isSampled: false };
+    return { instances: [{ client: client.over(connection), connection, started: undefined }], isSampled: false };
   }
   const found = new Map<string, Instance>();
   const silent: string[] = [];
@@ -165,10 +171,10 @@ function missing({
 const IDENTITIES = `${LEASES}/kube-system/leases`;
 
 /**
- * The Lease by which each API server says that it lives. One that has expired counts as well, until an API server deletes
- * it: no wall clock takes part.
+ * The Lease by which each API server says that it lives. One that has expired counts as well, until an API server
+ * deletes it: no wall clock takes part.
  *
- * @throws {ApiServerMissing} where there is none, or this user may not list them
+ * @throws {ApiServerMissing} where there is none; {KsvmError} Forbidden where this user may not list them
  */
 export async function identityLeases(
   client: Client,
@@ -176,12 +182,12 @@ export async function identityLeases(
   signal: AbortSignal,
 ): Promise<readonly Lease[]> {
   const query = { labelSelector: "apiserver.kubernetes.io/identity=kube-apiserver" };
-  const list = (): Promise<KubeList<Lease> | undefined> =>
-    unlessForbidden(client.list<Lease>(IDENTITIES, { query, signal }));
-  const listed = await retry(client, list, { signal });
+  const list = (): Promise<KubeList<Lease>> => client.list<Lease>(IDENTITIES, { query, signal });
+  // An API server that has just started refuses for a moment.
+  const listed = await unlessForbidden(retry(client, list, { signal }));
   if (listed === undefined) {
     const text = "this user may not list Leases in kube-system; grant that, or name each with --apiserver-endpoints";
-    throw new ApiServerMissing(text);
+    throw new KsvmError("Forbidden", `Cannot find the API servers: ${text}`);
   }
   const leases = listed.items.filter(({ metadata }) => !ignored.includes(metadata.name));
   if (leases.length > 0) return leases;
@@ -214,23 +220,32 @@ const ANSWER_MS = 5_000;
 const METRICS_MS = 20_000;
 
 /**
- * When an API server started, to a hundredth of a second. Two that started at the same time count as one, so that one too
- * few is found, never one too many.
+ * When an API server started, to a hundredth of a second. Two that started at the same time count as one, so that one
+ * too few is found, never one too many.
  *
- * @throws {KsvmError} ApiServerMissing where this user may not read metrics; {ApiError} where none came
+ * @throws {KsvmError} Forbidden where this user may not read metrics; {ApiError} where none came
  */
 async function startTime(client: Client, signal: AbortSignal): Promise<string> {
   const started = /^process_start_time_seconds(?:\{[^}]*\})? (\S+)/;
   let found: string | undefined;
-  await readMetrics(client, signal, (line) => {
-    found ??= started.exec(line)?.[1];
-  }).catch((error: unknown) => {
-    if (!isForbidden(error)) throw error;
-    const text = 'they cannot be told apart: this user may not get the nonResourceURL "/metrics"; grant that';
-    throw new KsvmError("ApiServerMissing", `Cannot continue without every API server: ${text}`);
-  });
+  const read = (): Promise<void> =>
+    readMetrics(client, signal, (line) => {
+      found ??= started.exec(line)?.[1];
+    });
+  // One that has just started refuses for a moment. Other failures are not tried again: whoever looks does that.
+  const refused = await read().then(() => false, rethrowUnlessForbidden);
+  const isRefused = refused && (await retry(client, read, { signal }).then(() => false, rethrowUnlessForbidden));
+  if (isRefused) {
+    const text = 'this user may not get the nonResourceURL "/metrics"; grant that';
+    throw new KsvmError("Forbidden", `Cannot tell the API servers apart: ${text}`);
+  }
   if (found !== undefined) return found;
   throw new ApiError("GET /metrics", 0, `${client.address} does not tell when it started`);
+}
+
+function rethrowUnlessForbidden(error: unknown): true {
+  if (isForbidden(error)) return true;
+  throw error;
 }
 
 /** Reads the metrics of one API server line by line, to their end: one that is left half read ends the connection. */

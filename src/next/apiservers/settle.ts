@@ -1,9 +1,10 @@
 import { KsvmError, messageOf } from "../../errors.ts";
+import { EpochChanged } from "../epoch.ts";
 import type { Client } from "../kube/client.ts";
 import { mayPass } from "../kube/errors.ts";
 import type { Crd } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { askAll, EpochChanged } from "./converge.ts";
+import { convergeAll } from "./converge.ts";
 import { type Answers, ApiServerMissing, type ApiServerOptions, identityLeases } from "./find.ts";
 
 /** What a wait tells those who watch it. */
@@ -28,8 +29,6 @@ export const DEFAULT_SETTLE_MS = 90_000;
 
 /** All API servers are asked again after so long. */
 const ASK_EVERY_MS = 10_000;
-/** An answer that comes later than this has not shown that all of them were there all the time. */
-const LATE_MS = 5_000;
 /** How long an API server may take to observe a change, before it is named as behind. */
 const CONVERGE_MS = 30_000;
 /** An identity Lease outlives its API server by an hour: a little later nothing is left to wait for. */
@@ -38,8 +37,8 @@ const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 10_000;
 
 /**
- * Waits until every API server has observed these CRDs, and until every write in an earlier storage version has ended. All
- * of them share the one wait. Nothing may be frozen meanwhile.
+ * Waits until every API server has observed these CRDs, and until every write in an earlier storage version has ended.
+ * All of them share the one wait. Nothing may be frozen meanwhile.
  *
  * @returns the CRDs that changed meanwhile, each with its error. The others are settled.
  * @throws {ApiServerMissing} where one could not be asked for longer than its identity Lease lives
@@ -54,7 +53,7 @@ export async function settleCrds(
   const ask = async (): Promise<Answers<unknown>> => {
     for (;;) {
       try {
-        return await askAll(client, options, waiting, { signal: options.signal, forMs: CONVERGE_MS });
+        return await convergeAll(client, options, waiting, { signal: options.signal, forMs: CONVERGE_MS });
       } catch (error) {
         if (!(error instanceof EpochChanged)) throw error;
         changed.set(error.resource, error);
@@ -71,8 +70,14 @@ export async function settleCrds(
 }
 
 /**
- * Waits until `ask` was answered in time by the same processes for `settleMs`, however often it has to begin again.
+ * Waits until `ask` was answered by the same processes, time after time, with `settleMs` of pauses in between.
+ *
+ * The time that an answer takes does not count. An API server that hangs for a while has its requests wait as well: it
+ * answers once it goes on, so that a hang takes no more than one pause from the wait. An answer may take as long as it
+ * needs, as that about a thousand CRDs does. One that does not come starts the wait over, and so does another process.
+ *
  * @param isLongPast asked once, after all API servers have answered: then there is nothing to wait for
+ * @throws {ApiServerMissing} where there was no such time in 70 minutes
  */
 export async function settle(
   client: Client,
@@ -82,8 +87,9 @@ export async function settle(
 ): Promise<Answers<unknown>> {
   const { onEvent, settleMs, signal } = options;
   const { clock } = client;
+  const start = clock.monotonic();
   const ignored = await renewals(client, options);
-  let answers = await untilAsked(client, ask, options);
+  let { answers } = await untilAsked(client, ask, options);
   onEvent({ type: "converged", apiServers: answers.answers.length, isSampled: answers.isSampled });
   // Whether an ignored API server lives shows by a renewal, which takes a while.
   if (ignored.size === 0 && (await isLongPast())) {
@@ -91,36 +97,41 @@ export async function settle(
     return answers;
   }
   let reason = "requests of before the last change may still be under way";
-  let answeredAt = clock.monotonic();
-  for (let end = answeredAt + settleMs; clock.monotonic() < end; ) {
-    onEvent({ type: "settling", leftMs: end - clock.monotonic(), reason });
-    await clock.sleep(Math.min(ASK_EVERY_MS, end - clock.monotonic()), signal);
+  for (let leftMs = settleMs; leftMs > 0; ) {
+    onEvent({ type: "settling", leftMs, reason });
+    const pauseMs = Math.min(ASK_EVERY_MS, leftMs);
+    await clock.sleep(pauseMs, signal);
     const next = await untilAsked(client, ask, options);
     await assertNotRenewed(client, options, ignored);
-    const now = clock.monotonic();
-    const isLate = now - answeredAt > ASK_EVERY_MS + LATE_MS;
-    if (isLate || next.processes !== answers.processes) {
-      end = now + settleMs;
-      reason = isLate ? "an API server answered late" : "an API server has joined, left or started anew";
+    leftMs -= pauseMs;
+    if (next.wasMissing || next.answers.processes !== answers.processes) {
+      leftMs = settleMs;
+      reason = next.wasMissing ? "an API server did not answer" : "an API server has joined, left or started anew";
     }
-    answers = next;
-    answeredAt = now;
+    answers = next.answers;
+    if (leftMs > 0 && clock.monotonic() - start > settleMs + MISSING_MS) throw new ApiServerMissing(reason);
   }
   onEvent({ type: "settled", isLongPast: false });
   return answers;
 }
 
-/** Asks until every API server answers. Whom it waits for is told each time that another one is missed. */
-async function untilAsked<T>({ clock }: Client, ask: () => Promise<T>, { onEvent, signal }: SettleOptions): Promise<T> {
+/** Asks until every API server answers. Whom it waits for is told each time that one is missed. */
+async function untilAsked(
+  { clock }: Client,
+  ask: () => Promise<Answers<unknown>>,
+  { onEvent, signal }: SettleOptions,
+): Promise<{ readonly answers: Answers<unknown>; readonly wasMissing: boolean }> {
   const start = clock.monotonic();
+  let wasMissing = false;
   for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     try {
-      return await ask();
+      return { answers: await ask(), wasMissing };
     } catch (error) {
       signal.throwIfAborted();
       const isOver = clock.monotonic() - start > MISSING_MS;
       if (isOver || !(error instanceof ApiServerMissing || mayPass(error))) throw error;
       onEvent({ type: "waiting", for: "apiServer", reason: messageOf(error) });
+      wasMissing = true;
     }
     await clock.sleep(pauseMs, signal);
   }
@@ -146,7 +157,7 @@ async function assertNotRenewed(
   for (const [name, renewTime] of await renewals(client, options)) {
     if (before.get(name) !== renewTime) {
       const text = "it has renewed its identity Lease, so its API server lives";
-      throw new KsvmError("ApiServerMissing", `Cannot ignore the API server "${name}": ${text}`);
+      throw new KsvmError("Usage", `Cannot ignore the API server "${name}": ${text}`);
     }
   }
 }
@@ -161,8 +172,8 @@ async function oldestClock(client: Client, signal: AbortSignal): Promise<number>
 }
 
 /**
- * When the spec of a CRD last changed, in milliseconds since the Unix epoch, by its managedFields; now where they do not
- * tell.
+ * When the spec of a CRD last changed, in milliseconds since the Unix epoch, by its managedFields; now where they do
+ * not tell.
  */
 function lastSpecChange({ metadata }: Crd): number {
   const times = (metadata.managedFields ?? [])

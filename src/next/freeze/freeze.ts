@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
-import { EpochChanged } from "../apiservers/converge.ts";
 import { KsvmError } from "../../errors.ts";
+import { EpochChanged, epochOf } from "../epoch.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
 import {
   BINDINGS,
   type Crd,
   CRDS,
-  epochOf,
+  type KubeObject,
   type Lease,
   LEASES,
   type ObjectMeta,
@@ -15,8 +15,7 @@ import {
   WEBHOOK_CONFIGURATIONS,
 } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { CRD_FIELD_MANAGER, type Guard } from "./prove.ts";
-import { MIGRATING, MIGRATING_VALUE, OWNER, policySpec, WEBHOOK_NAME } from "./rule.ts";
+import { CRD_FIELD_MANAGER, type Guard, MIGRATING, MIGRATING_VALUE, OWNER, policySpec, WEBHOOK_NAME } from "./rule.ts";
 
 /** Who froze a CRD: the Lease that says whether its run lives, and which run it is. */
 export interface FreezeOwner {
@@ -45,9 +44,9 @@ export function isFrozenBy({ metadata: { annotations } }: Pick<Crd, "metadata">,
 }
 
 /**
- * The run that froze a CRD; `"other"` for another client; `undefined` where it is not frozen. The owner annotation alone does
- * not tell: it stays behind where a user lifts a freeze with kubectl, and would claim the freeze that the user adds later. So
- * the API server's note of who wrote the migrating annotation decides.
+ * The run that froze a CRD; `"other"` for another client; `undefined` where it is not frozen. The owner annotation
+ * alone does not tell: it stays behind where a user lifts a freeze with kubectl, and would claim the freeze that the
+ * user adds later. So the API server's note of who wrote the migrating annotation decides.
  */
 export function freezerOf({ annotations = {}, managedFields = [] }: ObjectMeta): FreezeOwner | "other" | undefined {
   const value = annotations[MIGRATING];
@@ -76,7 +75,9 @@ export async function chooseGuard(client: Client, crdName: string, signal: Abort
 
 const MAX_NAME = 253;
 
-/** The policy and its binding have the same name. A hash stands for the name of a CRD that leaves no room for the prefix. */
+/**
+ * The policy and its binding have the same name. A hash stands for that of a CRD which leaves no room for the prefix.
+ */
 export function policyName(crdName: string): string {
   const name = `ksvm-freeze.${crdName}`;
   if (name.length <= MAX_NAME) return name;
@@ -88,8 +89,8 @@ const LABELS = { "app.kubernetes.io/managed-by": "ksvm" };
 const MAX_CONFLICTS = 20;
 
 /**
- * Puts the guard in place where that is this run's business, and annotates the CRD. The caller holds the Lease of the run, so
- * the freeze of another run was left by one that died, and is taken over.
+ * Puts the guard in place where that is this run's business, and annotates the CRD. The caller holds the Lease of the
+ * run, so the freeze of another run was left by one that died, and is taken over.
  *
  * @param epoch the CRD must still be of it
  * @returns the CRD as it is frozen
@@ -159,42 +160,51 @@ async function installPolicy(client: Client, crdName: string, owner: FreezeOwner
 const UNFREEZE_MS = 3_600_000;
 
 /**
- * Lifts the freeze of one run: removes the policy, then the annotations. Whatever is left of a run that dies in between has its
- * annotation, so that the next one finds it. The freeze of another run or client is left alone, and so is the policy then,
- * which has the same name.
+ * Lifts the freeze of one run: removes its policy, then the annotations. Whatever is left of a run that dies in between
+ * has its annotation, so that the next one finds it. The freeze and the policy of another run or client are left alone.
  *
  * @returns whether there was a freeze to lift
  */
 export async function unfreeze(client: Client, crdName: string, identity: string): Promise<boolean> {
   const { signal } = new AbortController();
   const limits = { signal, forMs: UNFREEZE_MS };
+  // Where it fails, the CRD is unfrozen all the same: a policy alone denies nothing.
+  const removal = await removePolicy(client, crdName, identity).catch((error: unknown) => ({ error }));
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${crdName}`, { signal }), limits);
     const { annotations = {} } = crd?.metadata ?? {};
-    const owner = parseOwner(annotations[OWNER]);
-    // Where there is no owner, another client took the annotations off, or the CRD is gone.
-    const isOurs = owner === undefined ? annotations[MIGRATING] === undefined : owner.identity === identity;
-    if (!isOurs) return false;
-    const removal = await removePolicy(client, crdName, signal).catch((error: unknown) => ({ error }));
-    // Of a freeze that is lifted already, the owner is left: it would name a run that is over.
-    const isLifted =
-      crd === undefined ||
-      owner === undefined ||
-      (await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal, UNFREEZE_MS)) !== undefined;
-    if (isLifted) {
+    // Of a freeze that another client has lifted, the owner may be left: it would name a run that is over.
+    const isOurs = crd !== undefined && parseOwner(annotations[OWNER])?.identity === identity;
+    if (!isOurs || (await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal, UNFREEZE_MS))) {
       if (removal !== undefined) throw removal.error;
-      return annotations[MIGRATING] !== undefined;
+      return isOurs && annotations[MIGRATING] !== undefined;
     }
     await client.clock.sleep(50 * (conflicts + client.random()), signal);
   }
   throw new KsvmError("CleanupFailed", `Cannot lift the freeze of "${crdName}": other clients kept writing the CRD`);
 }
 
-async function removePolicy(client: Client, crdName: string, signal: AbortSignal): Promise<void> {
+/** Removes the policy and its binding where they are those of this run: another one has the same names. */
+async function removePolicy(client: Client, crdName: string, identity: string): Promise<void> {
+  const { signal } = new AbortController();
   const name = policyName(crdName);
   for (const path of [`${BINDINGS}/${name}`, `${POLICIES}/${name}`]) {
-    // Beside the webhook no run installs one, and its user needs no right to remove it.
-    await retry(client, () => unlessForbidden(client.delete(path, { signal })), { signal });
+    const remove = async (): Promise<void> => {
+      // Beside the webhook no run installs one, and its user needs no right to it.
+      const found = await unlessForbidden(client.find<KubeObject>(path, { signal }));
+      const { annotations, resourceVersion, uid } = found?.metadata ?? {};
+      if (parseOwner(annotations?.[OWNER])?.identity !== identity) return;
+      await client.delete(path, { signal, preconditions: { uid, resourceVersion } });
+    };
+    for (let conflicts = 0; ; conflicts++) {
+      try {
+        await retry(client, remove, { signal, forMs: UNFREEZE_MS });
+        break;
+      } catch (error) {
+        // The API server writes the status of a policy, too.
+        if (whose(error) !== "conflict" || conflicts === MAX_CONFLICTS) throw error;
+      }
+    }
   }
 }
 
@@ -202,8 +212,8 @@ async function removePolicy(client: Client, crdName: string, signal: AbortSignal
 const WATCH_LEASE_MS = 17_000;
 
 /**
- * Lifts a freeze whose owner holds no live Lease: it was left by a run that died. Whether a run lives is judged by watching
- * its Lease, never by comparing clocks.
+ * Lifts a freeze whose owner holds no live Lease: it was left by a run that died. Whether a run lives is judged by
+ * watching its Lease, never by comparing clocks.
  *
  * @returns whether a freeze was lifted; `false` also for that of another client, and of a run that lives
  */
@@ -215,16 +225,22 @@ export async function unfreezeLeftBehind(client: Client, crd: Crd, signal: Abort
   return unfreeze(client, name, owner.identity);
 }
 
+const POLL_MS = 1_000;
+
 /** Whether a run holds its Lease: it renews it while it is watched. */
 async function isHeld(client: Client, { identity, lease }: FreezeOwner, signal: AbortSignal): Promise<boolean> {
   const [namespace = "", name = ""] = lease.split("/");
-  // A Lease in a namespace that runs do not use proves nothing: who may write a CRD can write the annotation.
+  // The annotation says which Lease that is. Who may write it could name any, and keep the freeze in place.
   const path = `${LEASES}/${encodeURIComponent(namespace)}/leases/${encodeURIComponent(name)}`;
   const read = (): Promise<Lease | undefined> => client.find<Lease>(path, { signal });
+  const { clock } = client;
   const first = await retry(client, read, { signal });
-  if (first?.spec?.holderIdentity !== identity) return false;
-  await client.clock.sleep(WATCH_LEASE_MS, signal);
-  const now = await retry(client, read, { signal });
-  const isRenewed = now?.metadata.resourceVersion !== first.metadata.resourceVersion;
-  return now?.spec?.holderIdentity === identity && isRenewed;
+  let now = first;
+  for (const end = clock.monotonic() + WATCH_LEASE_MS; now?.spec?.holderIdentity === identity; ) {
+    if (now.metadata.resourceVersion !== first?.metadata.resourceVersion) return true;
+    if (clock.monotonic() >= end) return false;
+    await clock.sleep(POLL_MS, signal);
+    now = await retry(client, read, { signal });
+  }
+  return false;
 }

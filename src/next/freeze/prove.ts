@@ -3,13 +3,7 @@ import { KsvmError, messageOf } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
 import { type Crd, CRDS, JSON_PATCH, METADATA, storageVersion } from "../kube/objects.ts";
-import { FREEZE_REASON, MIGRATING } from "./rule.ts";
-
-/** What enforces a freeze, and the name by which the API server reports its denials. */
-export interface Guard {
-  readonly kind: "webhook" | "policy";
-  readonly name: string;
-}
+import { CRD_FIELD_MANAGER, FREEZE_REASON, freezeLifted, type Guard, MIGRATING } from "./rule.ts";
 
 /** An API server observes a new policy within a second or two. */
 const PROVE_MS = 30_000;
@@ -18,12 +12,13 @@ const PAUSE_MS = 200;
 const DRY_RUN_MS = 40_000;
 
 /**
- * Proves on every API server, found anew, that our guard is in force: a dry-run change of the storage version is denied by
- * it, by name and reason, and a dry-run change of a label passes. Nothing else is proof: a guard may be installed and not
- * observed yet, and another webhook may deny everything.
+ * Proves on every API server, found anew, that our guard is in force: a dry-run change of the storage version is denied
+ * by it, by name and reason, and a dry-run change of a label passes. Nothing else is proof: a guard may be installed
+ * and not observed yet, and another webhook may deny everything.
  *
  * @returns how many API servers there are
- * @throws {KsvmError} FreezeNotProven, naming the API server; FreezeLifted
+ * @throws {KsvmError} FreezeNotProven, naming the API server: it may be silent, or the pods of the webhook roll, so
+ * that another attempt is worth it; FreezeLifted
  */
 export async function proveFreeze(
   client: Client,
@@ -31,11 +26,11 @@ export async function proveFreeze(
   { crdName, guard, signal }: { readonly crdName: string; readonly guard: Guard; readonly signal: AbortSignal },
 ): Promise<number> {
   const { clock } = client;
-  const ask = async (apiServer: Client): Promise<void> => {
+  const ask = async (apiServer: Client, asking: AbortSignal): Promise<void> => {
     const start = clock.monotonic();
     for (;;) {
-      const reason = await doubt(apiServer, crdName, guard, signal).catch((error: unknown) => {
-        signal.throwIfAborted();
+      const reason = await doubt(apiServer, crdName, guard, asking).catch((error: unknown) => {
+        asking.throwIfAborted();
         if (error instanceof ApiError) return messageOf(error);
         throw error;
       });
@@ -44,7 +39,7 @@ export async function proveFreeze(
         const text = `Cannot prove that the storage version of "${crdName}" is frozen by ${guard.kind} "${guard.name}"`;
         throw new KsvmError("FreezeNotProven", `${text} on ${apiServer.address}: ${reason}; nothing was pruned`);
       }
-      await clock.sleep(PAUSE_MS, signal);
+      await clock.sleep(PAUSE_MS, asking);
     }
   };
   return (await askEach(client, options, ask, signal)).answers.length;
@@ -75,15 +70,6 @@ async function doubt(
   const labels = { ...crd.metadata.labels, "ksvm.sigs.k8s.io/freeze-probe": "true" };
   await dryRun([{ op: "add", path: "/metadata/labels", value: labels }]);
   return undefined;
-}
-
-/** The field manager of every write to a CRD. It never owns a field of `spec`, so it moves no settle time. */
-export const CRD_FIELD_MANAGER = "ksvm-freeze";
-
-/** Another client took the freeze off. No run puts it back: that is how a user stops a migration. */
-export function freezeLifted(crdName: string): KsvmError {
-  const text = `Cannot continue with "${crdName}": another client lifted the freeze of its storage version; nothing was pruned`;
-  return new KsvmError("FreezeLifted", text);
 }
 
 /** A JSON patch that makes another version the storage version. One is added where there is none; no schema is sent. */

@@ -1,10 +1,11 @@
+import { KsvmError } from "../../errors.ts";
 import type { Crd } from "../kube/objects.ts";
 
 /*
- * The freeze rule: an update of a CRD is denied where the old object is frozen and the set of storage versions differs. The
- * old object decides, so lifting the freeze and changing the storage version takes two updates, and a run sees the first
- * one. The rule is here three times: in TypeScript for the webhook, and in CEL for its matchConditions and for the policy.
- * The contract test holds all three to the same cases on a real API server.
+ * The freeze rule: an update of a CRD is denied where the old object is frozen and the set of storage versions differs.
+ * The old object decides, so lifting the freeze and changing the storage version takes two updates, and a run sees the
+ * first one. The rule is here three times: in TypeScript for the webhook, and in CEL for its matchConditions and for
+ * the policy. The contract test holds all three to the same cases on a real API server.
  *
  * KEP-2855, "Proposed Admission Webhook".
  */
@@ -25,6 +26,21 @@ export const STORAGE_MIGRATING = "StorageMigrating";
 export const FREEZE_REASON = "StorageVersionFrozen";
 /** The ValidatingWebhookConfiguration and its one webhook (KEP-2855). */
 export const WEBHOOK_NAME = "crd.kube-storage-version-migrator.io";
+
+/** What enforces a freeze, and the name by which the API server reports its denials. */
+export interface Guard {
+  readonly kind: "webhook" | "policy";
+  readonly name: string;
+}
+
+/** The field manager of every write to a CRD. It never owns a field of `spec`, so it moves no settle time. */
+export const CRD_FIELD_MANAGER = "ksvm-freeze";
+
+/** Another client took the freeze off. No run puts it back: that is how a user stops a migration. */
+export function freezeLifted(crdName: string): KsvmError {
+  const text = "another client lifted the freeze of its storage version; nothing was pruned";
+  return new KsvmError("FreezeLifted", `Cannot continue with "${crdName}": ${text}`);
+}
 
 /** What froze a CRD. It decides how the freeze can be lifted. */
 export type FreezeMark = "annotation" | "condition";
@@ -108,8 +124,8 @@ const DENIALS: Readonly<Record<FreezeMark, readonly DenialPart[]>> = {
   ],
 };
 
-// In CEL. The API server evaluates it on typed objects: `spec.versions[*].storage` is always there, while annotations, status
-// and conditions may be missing, and conditions are null until the first one is written.
+// In CEL. The API server evaluates it on typed objects: `spec.versions[*].storage` is always there, while annotations,
+// status and conditions may be missing, and conditions are null until the first one is written.
 
 const HAS_ANNOTATION = `(has(oldObject.metadata.annotations) && "${MIGRATING}" in oldObject.metadata.annotations)`;
 const HAS_CONDITION =

@@ -1,3 +1,4 @@
+import { KsvmError } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
 import type { KubeList, KubeObject, Resource } from "../kube/objects.ts";
@@ -9,30 +10,28 @@ interface InTreeMigration extends KubeObject {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] | null };
 }
 
-const POLL_MS = 5_000;
-const TELL_EVERY_MS = 60_000;
-
 /**
- * Waits while Kubernetes' own migrator works on the same resource. Nothing rests on it: a migration that begins later is no
- * danger, it only makes both slower.
+ * Kubernetes' own migrator works on the resource. Nothing rests on it: two migrations at the same time are no danger,
+ * they only make both slower. So the attempt ends, others go on, and after a while the run does so beside it.
  */
-export async function waitForInTree(
+export class InTreeRunning extends KsvmError {
+  override readonly name = "InTreeRunning";
+
+  constructor(migration: string) {
+    super("OtherMigratorActive", `the StorageVersionMigration "${migration}" of Kubernetes is running`);
+  }
+}
+
+/** Why a migration had better wait; `undefined` where Kubernetes' own migrator does not work on the resource. */
+export async function runningInTree(
   client: Client,
   { group, plural }: Pick<Resource, "group" | "plural">,
-  { onWait, signal }: { readonly signal: AbortSignal; readonly onWait: (reason: string) => void },
-): Promise<void> {
-  const { clock } = client;
-  for (let toldAt = Number.NEGATIVE_INFINITY; ; ) {
-    const running = (await unfinished(client, signal)).find(
-      ({ spec: { resource } }) => resource.resource === plural && (resource.group ?? "") === group,
-    );
-    if (running === undefined) return;
-    if (clock.monotonic() - toldAt >= TELL_EVERY_MS) {
-      toldAt = clock.monotonic();
-      onWait(`the StorageVersionMigration "${running.metadata.name}" of Kubernetes is running`);
-    }
-    await clock.sleep(POLL_MS, signal);
-  }
+  signal: AbortSignal,
+): Promise<InTreeRunning | undefined> {
+  const running = (await unfinished(client, signal)).find(
+    ({ spec: { resource } }) => resource.resource === plural && (resource.group ?? "") === group,
+  );
+  return running && new InTreeRunning(running.metadata.name);
 }
 
 /** None where the API is not served, or this user may not see it. */

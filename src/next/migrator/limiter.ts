@@ -26,10 +26,10 @@ const LOOK_REQUESTS = 6;
 const LOOK_LIMIT = 2;
 
 /**
- * Decides how many requests are under way at the same time, as TCP Vegas decides how many packets are: a request that takes
- * longer than the quickest one of late waits in a queue, and by Little's law the queue has `limit * (1 - quickest / usual)`
- * requests. The limit is such that a few wait. An API server that is busy with others has longer queues, so that
- * less is asked of it; one that is far away has none until enough is under way.
+ * Decides how many requests are under way at the same time, as TCP Vegas decides how many packets are: a request that
+ * takes longer than the quickest one of late waits in a queue, and by Little's law the queue has `limit * (1 - quickest
+ * / usual)` requests. The limit is such that a few wait. An API server that is busy with others has longer queues, so
+ * that less is asked of it; one that is far away has none until enough is under way.
  *
  * https://en.wikipedia.org/wiki/TCP_Vegas
  */
@@ -65,8 +65,8 @@ export class Limiter {
   }
 
   /**
-   * Calls `work` for each item, as many at a time as the limit allows. The first error ends it: no item is begun after it, and
-   * it is thrown once those under way are done.
+   * Calls `work` for each item, as many at a time as the limit allows. The first error ends it: no item is begun after
+   * it, and it is thrown once those under way are done.
    */
   async forEach<T>(items: Iterable<T>, work: (item: T) => Promise<void>, signal: AbortSignal): Promise<void> {
     let failure: { readonly error: unknown } | undefined;

@@ -2,8 +2,9 @@ import type { ManagedFieldsEntry } from "../kube/objects.ts";
 
 /*
  * Once a version leaves a CRD, server-side apply of an object fails as long as an entry of its managedFields names that
- * version: `request to convert CR to an invalid group/version`. An apply also converts to the versions that entries name, and
- * fails where a field is not in the schema of one of them. So a migration has the entries name the storage version.
+ * version: `request to convert CR to an invalid group/version`. An apply also converts to the versions that entries
+ * name, and fails where a field is not in the schema of one of them. So a migration has the entries name the storage
+ * version.
  *
  * https://github.com/kubernetes/kubernetes/issues/111937
  */
@@ -21,9 +22,9 @@ function groupOf(apiVersion: string): string {
 }
 
 /**
- * The entries with those in another version of the group named after `apiVersion`. That is right where no webhook converts,
- * so that a path means the same in all versions. A manager that wrote in two versions gets one entry with the fields of
- * both: an API server keeps one entry by manager, operation, version and subresource.
+ * The entries with those in another version of the group named after `apiVersion`. That is right where no webhook
+ * converts, so that a path means the same in all versions. A manager that wrote in two versions gets one entry with the
+ * fields of both: an API server keeps one entry by manager, operation, version and subresource.
  *
  * @returns `undefined` where no entry names another version
  */
@@ -43,20 +44,22 @@ export function renamed(
 }
 
 /**
- * The entries without those of versions that are no longer served, as cluster-api removes them where a webhook converts: only
- * the webhook knows which path is which. Where none is left, one that owns a name stands in: an object without any would
- * get one that owns every field at the next apply.
+ * The entries without those of versions that the CRD no longer has, which fail every apply. So it is where a webhook
+ * converts: only the webhook knows which path is which. An entry of a version that is there and not served fails
+ * nothing, and stays: to remove it takes a merge patch, which wipes all entries while the webhook is down.
  *
+ * Where none is left, one that owns a name stands in: an object without any would get one that owns every field at the
+ * next apply. cluster-api removes the entries of unserved versions, too:
  * https://github.com/kubernetes-sigs/cluster-api/blob/v1.11.0/controllers/crdmigrator/crd_migrator.go
  * @returns `undefined` where there is nothing to remove
  */
-export function withoutUnserved(
+export function withoutGone(
   entries: readonly ManagedFieldsEntry[],
   apiVersion: string,
-  isServed: (version: string) => boolean,
+  isThere: (version: string) => boolean,
 ): readonly ManagedFieldsEntry[] | undefined {
   const kept = entries.filter(
-    (entry) => !namesOther(entry, apiVersion) || isServed(entry.apiVersion?.split("/").at(-1) ?? ""),
+    (entry) => !namesOther(entry, apiVersion) || isThere(entry.apiVersion?.split("/").at(-1) ?? ""),
   );
   if (kept.length === entries.length) return undefined;
   if (kept.length > 0) return kept;

@@ -1,60 +1,66 @@
-import { askAll, EpochChanged } from "../apiservers/converge.ts";
-import { ApiServerMissing } from "../apiservers/find.ts";
+import { convergeAll } from "../apiservers/converge.ts";
 import { DEFAULT_SETTLE_MS, settleCrds } from "../apiservers/settle.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
+import { EpochChanged, epochOf } from "../epoch.ts";
 import { chooseGuard, freeze, parseOwner, unfreeze, unfreezeLeftBehind } from "../freeze/freeze.ts";
-import { CRD_FIELD_MANAGER, freezeLifted, type Guard, proveFreeze } from "../freeze/prove.ts";
-import { MIGRATING, OWNER } from "../freeze/rule.ts";
+import { proveFreeze } from "../freeze/prove.ts";
+import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
-import { mayPass, whose } from "../kube/errors.ts";
-import {
-  type Crd,
-  CRDS,
-  epochOf,
-  isClean,
-  type KubeObject,
-  METADATA,
-  METADATA_LIST,
-  storageVersion,
-} from "../kube/objects.ts";
+import { whose } from "../kube/errors.ts";
+import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, storageVersion } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { watch } from "../kube/watch.ts";
-import { waitForInTree } from "./in-tree.ts";
-import { Limiter } from "./limiter.ts";
-import { rewriteAll, Stalled, type Target, targetOf, tryOneWrite } from "./rewrite.ts";
-import { assertRights, rightsForFreeze, rightsForRewrite } from "./rights.ts";
-import { DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
+import { DEFAULT_MAX_IDLE_MS, mayBeginAgain, newRun, pauseMs, rewrite, type Run } from "./attempts.ts";
+import { InTreeRunning, runningInTree } from "./in-tree.ts";
+import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
+import { assertRights, rightsForDryRun, rightsForFreeze, rightsForRewrite } from "./rights.ts";
+import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, RunLease } from "./run-lease.ts";
 import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } from "./types.ts";
 
-/** The run of one of several CRDs, over all of its attempts. */
-interface Run {
-  readonly name: string;
-  readonly emit: (event: MigrationEvent) => void;
-  /** How often it began again because the CRD changed. */
-  changes: number;
-  /** When it last got further, on the monotonic clock. */
-  progressAt: number;
-}
+/*
+ * The run of a CRD, by the workflow of KEP-2855:
+ *
+ *  1. Try one write as a dry run.
+ *  2. Read the epoch: uid and generation of the CRD.
+ *  3. Converge: every API server has observed that generation.
+ *  4. Settle: wait until requests of before have ended. Nothing is frozen yet.
+ *  5. Freeze: annotate the CRD with who migrates it.
+ *  6. Prove on every API server that the guard denies a change of the storage version.
+ *  7. Watermark: what is written after the first list is in the storage version.
+ *  8. Rewrite every object below the watermark.
+ *  9. Keep a checkpoint in the Lease of the run, from which a later run resumes.
+ * 10. Ask every API server once more.
+ * 11. Prune storedVersions.
+ * 12. Unfreeze, on every way out.
+ *
+ * Why the prune is safe: it is a compare-and-swap on a read that shows the uid and generation of step 2, so the storage
+ * version was the same all the time. Since step 3 every API server writes in it, and since step 4 no earlier write is
+ * under way. So whatever was stored otherwise lies below the watermark, and was rewritten.
+ *
+ * What the freeze is for: users get a clear answer instead of a run that begins again, and no two runs work on one CRD.
+ * The owner in its annotation has a run that lost its Lease notice that before it prunes. No safety rests on the guard.
+ */
 
 /** A CRD that an attempt may freeze: one write was tried, and all that it rests on was read. */
 interface Ready {
   readonly run: Run;
   /**
-   * The CRD before the wait. Its uid and generation are what the attempt rests on: the generation changes with every change of
-   * the spec, so as long as it is the same, the storage version has been the same all the time.
+   * The CRD before the wait. Its uid and generation are what the attempt rests on: the generation changes with every
+   * change of the spec, so as long as it is the same, the storage version has been the same all the time.
    */
   readonly epoch: Crd;
   readonly target: Target;
   readonly guard: Guard;
+  /** When it was ready, on the monotonic clock. */
+  readonly since: number;
 }
 
 /**
- * Migrates CRDs by the workflow of KEP-2855: wait until every write is in the storage version, freeze it, rewrite every
- * object, prune storedVersions, lift the freeze. All of them share the wait, in which nothing is frozen. Then they follow one
- * after the other, and each ends by itself: one that fails holds up none.
+ * Migrates CRDs. All of them share the wait, in which nothing is frozen. Then they follow one after the other, and each
+ * ends by itself: one that fails holds up none.
  *
- * A run begins again at step 1 where the CRD changed, and where a webhook or an API server failed: it waits without a freeze,
- * and goes on where it was.
+ * A run begins again at step 1 where the CRD changed, and where a webhook or an API server failed: it waits without a
+ * freeze, and goes on where it was.
  *
  * @returns how each ended, in the order of the names. An interrupted one ends with the reason of the signal.
  */
@@ -65,91 +71,72 @@ export async function migrateCrds(
 ): Promise<readonly MigrationEnd[]> {
   const { clock } = client;
   const ends = new Map<string, MigrationEnd>();
-  let pending: readonly Run[] = [...new Set(names)].map((name) => ({
-    name,
-    emit: (event) => options.onEvent(event, name),
-    changes: 0,
-    progressAt: clock.monotonic(),
-  }));
+  let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options));
   while (pending.length > 0) {
-    const again: Run[] = [];
-    /** Notes how a run ended, or that it begins again. @returns what the work made, unless the run has ended by it */
-    const attempt = async <T>(run: Run, work: () => Promise<T>): Promise<T | undefined> => {
-      try {
-        return await work();
-      } catch (error) {
-        if (options.signal.aborted || !mayBeginAgain(run, error, clock.monotonic(), options)) {
-          ends.set(run.name, { name: run.name, error });
-        } else {
-          const reason = messageOf(error);
-          run.emit(
-            whose(error) === "webhook" ? { type: "waiting", for: "webhook", reason } : { type: "beginsAgain", reason },
-          );
-          again.push(run);
-        }
-        return undefined;
+    const again = new Map<Run, number>();
+    const ended = (run: Run, result: MigrationResult): void => void ends.set(run.name, { name: run.name, result });
+    const failed = (run: Run, error: unknown): void => {
+      if (error instanceof EpochChanged) run.changes++;
+      const now = clock.monotonic();
+      if (options.signal.aborted || !mayBeginAgain(run, error, now, options.maxIdleMs)) {
+        ends.set(run.name, { name: run.name, error });
+        return;
       }
+      again.set(run, now);
+      run.emit(beginsAgain(error));
     };
-    const end = (run: Run, result: MigrationResult): void => void ends.set(run.name, { name: run.name, result });
 
     // 1. and 2. for all of them.
-    const prepared = await eachOf(pending, (run) =>
-      attempt(run, async () => {
+    const prepared = new Map<Run, Ready>();
+    await eachOf(pending, async (run) => {
+      try {
         const found = await prepare(client, run, options);
-        if ("outcome" in found) end(run, found);
-        return "outcome" in found ? undefined : found;
-      }),
-    );
-    const ready = prepared.filter((one) => one !== undefined);
+        if ("outcome" in found) ended(run, found);
+        else prepared.set(run, found);
+      } catch (error) {
+        failed(run, error);
+      }
+    });
 
     // 3. and 4. Converge and settle: one wait, and nothing is frozen.
-    const settled = await settleAll(client, ready, options, attempt);
+    const ready = pending.flatMap((run) => prepared.get(run) ?? []);
+    const unsettled = await settleAll(client, ready, options);
+    for (const [run, error] of unsettled) failed(run, error);
 
     // 5. to 12. One after the other.
-    for (const one of settled) {
-      const result = await attempt(one.run, () => migrateFrozen(client, one, options));
-      if (result !== undefined) end(one.run, result);
+    for (const one of ready.filter(({ run }) => !unsettled.has(run))) {
+      const { run } = one;
+      // The wait and the turns of others are no time without progress.
+      run.progressAt += clock.monotonic() - one.since;
+      try {
+        ended(run, await migrateFrozen(client, one, options));
+      } catch (error) {
+        failed(run, error);
+      }
     }
-    const [first] = again;
-    if (first !== undefined) await clock.sleep(pauseMs(again), options.signal).catch(() => undefined);
-    pending = again;
+    for (const [run, since] of again) run.progressAt += clock.monotonic() - since;
+    pending = [...again.keys()];
+    const changes = Math.max(0, ...pending.map((run) => run.changes));
+    if (pending.length > 0) await clock.sleep(pauseMs(changes), options.signal).catch(() => undefined);
   }
   return [...new Set(names)].map((name) => ends.get(name) ?? { name, error: options.signal.reason });
 }
 
-const MAX_CHANGES = 5;
-const DEFAULT_MAX_IDLE_MS = 900_000;
-/** An API server is missed for as long as its identity Lease lives. */
-const MAX_MISSING_MS = 70 * 60_000;
-
-/** Whether another attempt may succeed. Nobody judges whether a change of the CRD would have mattered. */
-function mayBeginAgain(
-  run: Run,
-  error: unknown,
-  now: number,
-  { maxIdleMs = DEFAULT_MAX_IDLE_MS }: MigrateOptions,
-): boolean {
-  if (error instanceof EpochChanged) return ++run.changes < MAX_CHANGES;
-  const idleMs = now - run.progressAt;
-  if (error instanceof ApiServerMissing) return idleMs < MAX_MISSING_MS;
-  return (error instanceof Stalled || (mayPass(error) && whose(error) !== "rights")) && idleMs < maxIdleMs;
-}
-
-function pauseMs(again: readonly Run[]): number {
-  return 5_000 * Math.max(1, ...again.map(({ changes }) => changes));
+function beginsAgain(error: unknown): MigrationEvent {
+  const reason = messageOf(error);
+  if (error instanceof InTreeRunning) return { type: "waiting", for: "inTree", reason };
+  return whose(error) === "webhook" ? { type: "waiting", for: "webhook", reason } : { type: "beginsAgain", reason };
 }
 
 const AT_ONCE = 8;
 
-/** Does the same for each item, some at a time, and keeps their order. `work` must not throw. */
-async function eachOf<T, U>(items: readonly T[], work: (item: T) => Promise<U>): Promise<readonly U[]> {
-  const results: U[] = [];
-  const queue = items.entries();
+/** Does the same for each item, some at a time. `work` must not throw. */
+async function eachOf<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const queue = items.values();
   const worker = async (): Promise<void> => {
-    for (const [index, item] of queue) results[index] = await work(item);
+    for (const item of queue) await work(item);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  return results;
 }
 
 /**
@@ -159,33 +146,36 @@ async function eachOf<T, U>(items: readonly T[], work: (item: T) => Promise<U>):
 async function prepare(client: Client, run: Run, options: MigrateOptions): Promise<Ready | MigrationResult> {
   const { dryRun = false, force = false, leaseNamespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
   const crd = await readCrd(client, run.name, signal);
+  // Whatever comes next takes its time. What a dead run left must not stay meanwhile.
+  if (!dryRun && (await unfreezeLeftBehind(client, crd, signal))) run.emit({ type: "unfrozen" });
   assertMigratable(crd);
-  if (isClean(crd) && !force && !dryRun) {
-    if (await unfreezeLeftBehind(client, crd, signal)) run.emit({ type: "unfrozen" });
-    return { resource: run.name, outcome: "nothing-to-do", ...versionsOf(crd) };
+  if (isClean(crd) && !run.isHalfDone && !force && !dryRun) {
+    // What another client pruned while a run is half done says nothing about the objects.
+    const lease = { namespace: leaseNamespace, resource: run.name, signal };
+    if (!(await hasRunLease(client, lease))) {
+      return { resource: run.name, outcome: "nothing-to-do", ...versionsOf(crd) };
+    }
   }
   const target = targetOf(crd);
-  const guard = await chooseGuard(client, run.name, signal);
-  const wanted = rightsForRewrite(target.resource, {
-    leaseNamespace,
-    areServersNamed: options.endpoints !== undefined,
-  });
-  await assertRights(
-    client,
-    run.name,
-    [...(dryRun ? wanted.slice(0, 2) : [...rightsForFreeze(run.name, guard), ...wanted])],
-    signal,
-  );
   if (dryRun) {
-    const tally = await rewrite(client, run, target, { ...options, signal });
+    await assertRights(client, run.name, rightsForDryRun(target.resource), signal);
+    const tally = await rewrite(client, run, target, options);
     return { resource: run.name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", ...versionsOf(crd), tally };
   }
-  const onWait = (reason: string): void => run.emit({ type: "waiting", for: "inTree", reason });
-  await waitForInTree(client, target.resource, { signal, onWait });
+  const running = await runningInTree(client, target.resource, signal);
+  if (running !== undefined) {
+    const idleMs = client.clock.monotonic() - run.progressAt;
+    if (idleMs < (options.maxIdleMs ?? DEFAULT_MAX_IDLE_MS)) throw running;
+    run.emit({ type: "warning", message: `${messageOf(running)}; going on beside it` });
+  }
+  const guard = await chooseGuard(client, run.name, signal);
+  const areServersNamed = options.endpoints !== undefined;
+  const rights = rightsForRewrite(target.resource, { leaseNamespace, areServersNamed });
+  await assertRights(client, run.name, [...rightsForFreeze(run.name, guard), ...rights], signal);
   await tryOneWrite(client, target, signal);
   const epoch = await readCrd(client, run.name, signal);
   assertMigratable(epoch);
-  return { run, epoch, target: targetOf(epoch), guard };
+  return { run, epoch, target: targetOf(epoch), guard, since: client.clock.monotonic() };
 }
 
 async function readCrd(client: Client, name: string, signal: AbortSignal): Promise<Crd> {
@@ -203,80 +193,55 @@ function assertMigratable({ metadata, status }: Crd): void {
   throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${metadata.name}": ${text}`);
 }
 
-function versionsOf(crd: Crd): Pick<MigrationResult, "storageVersion" | "storedVersions" | "epoch"> {
+function versionsOf(crd: Crd): Required<Pick<MigrationResult, "storageVersion" | "storedVersions" | "epoch">> {
   return { storageVersion: storageVersion(crd), storedVersions: crd.status?.storedVersions ?? [], epoch: epochOf(crd) };
 }
 
-/** @returns those that are settled. A CRD that changed meanwhile begins again, and the others go on. */
+/**
+ * @returns those that are not settled, with the error of each. A CRD that changed begins again, and the others go on.
+ */
 async function settleAll(
   client: Client,
   ready: readonly Ready[],
   options: MigrateOptions,
-  attempt: (run: Run, work: () => Promise<void>) => Promise<void>,
-): Promise<readonly Ready[]> {
-  if (ready.length === 0) return [];
+): Promise<ReadonlyMap<Run, unknown>> {
+  if (ready.length === 0) return new Map();
   const { settleMs = DEFAULT_SETTLE_MS } = options;
   const onEvent = (event: MigrationEvent): void => {
     for (const { run } of ready) run.emit(event);
   };
-  let failure: ((name: string) => unknown) | undefined;
+  const epochs = ready.map(({ epoch }) => epoch);
   try {
-    const epochs = ready.map(({ epoch }) => epoch);
     const changed = await settleCrds(client, epochs, { ...options, settleMs, onEvent });
-    failure = (name) => changed.get(name);
+    const unsettled = ready.filter(({ run }) => changed.has(run.name));
+    return new Map(unsettled.map(({ run }) => [run, changed.get(run.name)]));
   } catch (error) {
-    failure = () => error;
+    return new Map(ready.map(({ run }) => [run, error]));
   }
-  for (const { run } of ready) {
-    const error = failure(run.name);
-    if (error !== undefined) await attempt(run, () => Promise.reject(error));
+}
+
+/** The freeze could not be lifted. What the run has done stays done. */
+export class CleanupFailed extends KsvmError {
+  override readonly name = "CleanupFailed";
+  readonly result: MigrationResult;
+
+  constructor(message: string, result: MigrationResult) {
+    super("CleanupFailed", message);
+    this.result = result;
   }
-  return ready.filter(({ run }) => failure(run.name) === undefined);
 }
 
 /** Steps 5 to 12, by the holder of the Lease. */
 async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptions): Promise<MigrationResult> {
-  const { epoch, guard, run, target } = ready;
-  const { force = false, identity, leaseNamespace = DEFAULT_LEASE_NAMESPACE } = options;
-  const lease = await RunLease.take(client, {
-    namespace: leaseNamespace,
-    resource: run.name,
-    identity,
-    signal: options.signal,
-  });
+  const { emit, identity, name } = ready.run;
+  const { leaseNamespace: namespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
+  const lease = await RunLease.take(client, { namespace, resource: name, identity, signal });
   const changed = new AbortController();
-  const signal = AbortSignal.any([options.signal, lease.lost, changed.signal]);
-  let watching: Promise<void> | undefined;
+  ready.run.isHalfDone = true;
+  let result: MigrationResult;
+  let leftFrozen: string | undefined;
   try {
-    // 5. Freeze the storage version, on a CRD of this epoch.
-    const frozen = await freeze(client, epoch, { guard, owner: lease.owner, signal });
-    watching = watchEpoch(client, epoch, identity, frozen.metadata.resourceVersion, changed);
-
-    // 6. Prove on every API server that the guard is in force.
-    const apiServers = await proveFreeze(client, options, { crdName: run.name, guard, signal });
-    run.emit({ type: "frozen", storageVersion: storageVersion(epoch), guard, apiServers });
-
-    // 7. to 9. Rewrite every object, from where an earlier run of the same epoch and purpose stood.
-    const purpose = `${options.purpose ?? "migrate"}${force ? ` forced by ${identity}` : ""}`;
-    const left = lease.checkpoint;
-    const resume = left?.epoch === epochOf(epoch) && left.purpose === purpose ? left : undefined;
-    if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
-    // A run that waited for less than it should, or not for every API server, proves nothing to the next one.
-    const isWhole = (options.settleMs ?? DEFAULT_SETTLE_MS) >= DEFAULT_SETTLE_MS && !options.ignored?.length;
-    const tally = await rewrite(client, run, target, { ...options, signal }, resume, (position) => {
-      lease.checkpoint = isWhole ? { epoch: epochOf(epoch), purpose, ...position } : undefined;
-    });
-    if (tally.failed > 0) return { resource: run.name, outcome: "incomplete", ...versionsOf(epoch), tally };
-
-    // 10. Ask every API server once more, those that joined included.
-    await askAll(client, options, [epoch], { signal, forMs: 30_000 });
-
-    // 11. Prune.
-    const pruned = await prune(client, epoch, identity, signal);
-    const removed = (epoch.status?.storedVersions ?? []).filter((version) => version !== storageVersion(epoch));
-    run.emit({ type: "pruned", storedVersions: pruned.status?.storedVersions ?? [], removed });
-    lease.checkpoint = undefined;
-    return { resource: run.name, outcome: "migrated", ...versionsOf(pruned), tally };
+    result = await migrateHeld(client, ready, options, lease, changed);
   } catch (error) {
     // What ended the attempt explains what failed by it.
     options.signal.throwIfAborted();
@@ -286,54 +251,78 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
   } finally {
     // 12. Unfreeze on every way out.
     changed.abort();
-    await watching;
-    if (await unfreeze(client, run.name, identity)) run.emit({ type: "unfrozen" });
+    try {
+      if (await unfreeze(client, name, identity)) emit({ type: "unfrozen" });
+    } catch (error) {
+      leftFrozen = `Cannot lift the freeze of "${name}": ${messageOf(error)}; lift it with: ksvm unfreeze ${name}`;
+      emit({ type: "warning", message: leftFrozen });
+    }
     await lease.release();
   }
+  if (leftFrozen !== undefined) throw new CleanupFailed(leftFrozen, result);
+  return result;
 }
 
-async function rewrite(
+/** Steps 5 to 11. */
+async function migrateHeld(
   client: Client,
-  run: Run,
-  target: Target,
-  { dryRun = false, maxInFlight, maxQps, signal }: MigrateOptions,
-  resume?: RunLease["checkpoint"],
-  onPosition?: (position: { readonly watermark: string; readonly continueToken?: string | undefined }) => void,
-): ReturnType<typeof rewriteAll> {
-  const limiter = new Limiter(client, { maxInFlight, maxQps });
-  return rewriteAll(client, target, {
-    limiter,
-    resume,
-    dryRun,
-    signal,
-    onPage: (position, tally) => {
-      run.progressAt = client.clock.monotonic();
-      onPosition?.(position);
-      run.emit({ type: "progress", tally, continueToken: position.continueToken });
-    },
-    onProgress: (tally) => {
-      run.progressAt = client.clock.monotonic();
-      run.emit({ type: "progress", tally });
-    },
+  { epoch, guard, run, target }: Ready,
+  options: MigrateOptions,
+  lease: RunLease,
+  changed: AbortController,
+): Promise<MigrationResult> {
+  const signal = AbortSignal.any([options.signal, lease.lost, changed.signal]);
+  const { identity, name } = run;
+
+  // 5. Freeze the storage version, on a CRD of this epoch.
+  const frozen = await freeze(client, epoch, { guard, owner: lease.owner, signal });
+  void abortWhenChanged(client, epoch, identity, frozen.metadata.resourceVersion, changed);
+
+  // 6. Prove on every API server that the guard is in force.
+  const apiServers = await proveFreeze(client, options, { crdName: name, guard, signal });
+  run.emit({ type: "frozen", storageVersion: storageVersion(epoch), guard, apiServers });
+
+  // 7. to 9. Rewrite every object, from where an earlier run of the same epoch and purpose stood.
+  const purpose = checkpointPurpose(options, identity);
+  const left = lease.checkpoint;
+  const resume = left?.epoch === epochOf(epoch) && left.purpose === purpose ? left : undefined;
+  if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
+  const tally = await rewrite(client, run, target, { ...options, signal }, resume, (position) => {
+    lease.checkpoint = { epoch: epochOf(epoch), purpose, ...position };
   });
+  if (tally.failed > 0) {
+    const now = await retry(client, () => client.find<Crd>(`${CRDS}/${name}`, { signal }), { signal });
+    const { storedVersions } = versionsOf(now ?? epoch);
+    return { resource: name, outcome: "incomplete", ...versionsOf(epoch), storedVersions, tally };
+  }
+
+  // 10. Ask every API server once more, those that joined included.
+  await convergeAll(client, options, [epoch], { signal, forMs: 30_000 });
+
+  // 11. Prune.
+  const { pruned, removed } = await prune(client, epoch, identity, signal);
+  const versions = versionsOf(pruned);
+  run.emit({ type: "pruned", storedVersions: versions.storedVersions, removed });
+  lease.checkpoint = undefined;
+  return { resource: name, outcome: "migrated", ...versions, tally };
 }
 
 /** @throws where a CRD is not of the epoch that the attempt rests on, whatever the difference */
-function assertEpoch(epoch: Crd, { metadata }: Pick<KubeObject, "metadata">, identity: string): void {
+function assertStillOurs(epoch: Crd, { metadata }: Pick<KubeObject, "metadata">, identity: string): void {
   const { name } = epoch.metadata;
   const { annotations = {}, deletionTimestamp, uid } = metadata;
   if (uid !== epoch.metadata.uid) throw new EpochChanged(name, "the CRD was deleted and created again");
   if (deletionTimestamp !== undefined) throw new EpochChanged(name, "the CRD is being deleted");
+  if (epochOf({ metadata }) !== epochOf(epoch)) throw new EpochChanged(name, "the spec of the CRD changed");
   if (annotations[MIGRATING] === undefined) throw freezeLifted(name);
   if (parseOwner(annotations[OWNER])?.identity !== identity) {
     const text = "another run took its migration over, or another client changed the owner of the freeze";
     throw new KsvmError("OwnershipLost", `Cannot continue with "${name}": ${text}; nothing was pruned`);
   }
-  if (epochOf({ metadata }) !== epochOf(epoch)) throw new EpochChanged(name, "the spec of the CRD changed");
 }
 
-/** Ends an attempt early. Safety does not rest on it: the prune has a precondition. */
-async function watchEpoch(
+/** Ends an attempt early. Safety does not rest on it: the prune has a precondition. Never throws. */
+async function abortWhenChanged(
   client: Client,
   epoch: Crd,
   identity: string,
@@ -345,7 +334,7 @@ async function watchEpoch(
   const query = { fieldSelector: `metadata.name=${name}` };
   const look = (crd: KubeObject): void => {
     try {
-      assertEpoch(epoch, crd, identity);
+      assertStillOurs(epoch, crd, identity);
     } catch (error) {
       changed.abort(error);
     }
@@ -373,17 +362,26 @@ async function watchEpoch(
 const MAX_CONFLICTS = 20;
 
 /**
- * Sets storedVersions to the storage version alone. A compare-and-swap: its precondition is the resourceVersion of a read that
- * shows the epoch. It also heals what another client has pruned wrongly.
+ * Sets storedVersions to the storage version alone. A compare-and-swap: its precondition is the resourceVersion of a
+ * read that shows the epoch. It also heals what another client has pruned wrongly.
  *
- * @returns the CRD as it is read back: a write of status that goes astray answers 200 and does nothing
+ * @returns the CRD as it is read back, since a write of status that goes astray answers 200 and does nothing; and the
+ * versions that were taken out
  */
-async function prune(client: Client, epoch: Crd, identity: string, signal: AbortSignal): Promise<Crd> {
+async function prune(
+  client: Client,
+  epoch: Crd,
+  identity: string,
+  signal: AbortSignal,
+): Promise<{ readonly pruned: Crd; readonly removed: readonly string[] }> {
   const { name } = epoch.metadata;
+  let removed: readonly string[] = [];
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await readCrd(client, name, signal);
-    assertEpoch(epoch, crd, identity);
-    if (isClean(crd)) return crd;
+    assertStillOurs(epoch, crd, identity);
+    if (isClean(crd)) return { pruned: crd, removed };
+    const { storedVersions } = versionsOf(crd);
+    removed = storedVersions.filter((version) => version !== storageVersion(crd));
     const { resourceVersion, uid } = crd.metadata;
     const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion(epoch)] } };
     const options = { fieldManager: CRD_FIELD_MANAGER, signal };
@@ -394,8 +392,7 @@ async function prune(client: Client, epoch: Crd, identity: string, signal: Abort
       },
     );
   }
-  throw new KsvmError(
-    "PruneFailed",
-    `Cannot prune storedVersions of "${name}": other clients kept writing the CRD; every object is migrated, run again to prune`,
-  );
+  const text =
+    "other clients kept writing the CRD; every object is rewritten and nothing was pruned, run again for that";
+  throw new KsvmError("PruneFailed", `Cannot prune storedVersions of "${name}": ${text}`);
 }

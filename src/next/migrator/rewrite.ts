@@ -1,4 +1,4 @@
-import { KsvmError } from "../../errors.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { ApiError, isInvalid, whose } from "../kube/errors.ts";
 import {
@@ -20,7 +20,7 @@ import {
 import { Pages } from "../kube/pages.ts";
 import { pauseAfter, retry } from "../kube/retry.ts";
 import type { Limiter } from "./limiter.ts";
-import { areSame, namesOther, renamed, withoutUnserved } from "./managed-fields.ts";
+import { areSame, namesOther, renamed, withoutGone } from "./managed-fields.ts";
 import type { Checkpoint } from "./run-lease.ts";
 import { newTally, type Tally } from "./types.ts";
 
@@ -29,6 +29,8 @@ export interface Target {
   /** In the version that requests go to. */
   readonly resource: Resource;
   readonly kind: string;
+  /** The `apiVersion` in which the objects are to be stored, and which their managedFields are to name. */
+  readonly storedAs: string;
   /** The other served versions, for lists that fail in that one. */
   readonly otherVersions: readonly string[];
   /** The managedFields that an object is to have; `undefined` where they stay as they are. */
@@ -57,17 +59,18 @@ export function targetOf(crd: Crd): Target {
   // Without a webhook the API server drops what the schema of the requested version does not have.
   if (!isWebhook && JSON.stringify(requested.schema) !== JSON.stringify(stored?.schema)) {
     throw cannot(
-      `its storage version "${storage}" is not served, and version "${requested.name}" has another schema, so that each write ` +
-        `could drop fields; set served: true on "${storage}" for as long as it takes, then run again`,
+      `its storage version "${storage}" is not served, and version "${requested.name}" has another schema, so that each ` +
+        `write could drop fields; set served: true on "${storage}" for as long as it takes, then run again`,
     );
   }
-  const wanted = apiVersion({ group, version: storage });
-  const isServed = (version: string): boolean => served.some(({ name }) => name === version);
+  const storedAs = apiVersion({ group, version: storage });
+  const isThere = (version: string): boolean => versions.some(({ name }) => name === version);
   return {
     resource: { group, version: requested.name, plural: names.plural },
     kind: names.kind,
+    storedAs,
     otherVersions: served.flatMap(({ name }) => (name === requested.name ? [] : [name])),
-    wantedFields: (entries) => (isWebhook ? withoutUnserved(entries, wanted, isServed) : renamed(entries, wanted)),
+    wantedFields: (entries) => (isWebhook ? withoutGone(entries, storedAs, isThere) : renamed(entries, storedAs)),
     hasStatus: requested.subresources?.status !== undefined,
   };
 }
@@ -91,7 +94,8 @@ export const MAX_STALL_MS = 300_000;
  * Has every object stored in the storage version by a write that changes nothing else. One that fails is named, and the
  * others go on.
  *
- * @throws {ApiError} of a webhook or an API server that keeps failing for all objects: the attempt ends, and a later one goes on
+ * @throws {ApiError} of a webhook that keeps failing for all objects, or of rights that were lost: the attempt ends;
+ * {Stalled} where nothing gets further
  */
 export async function rewriteAll(client: Client, target: Target, options: RewriteOptions): Promise<Tally> {
   const { limiter, onPage, resume } = options;
@@ -107,7 +111,6 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
     let listed = 0;
     do {
       const { page } = await (next ?? pages.list(continueToken).then((page) => ({ page })));
-      rewriter.progressed();
       watermark ??= page.metadata.resourceVersion;
       continueToken = page.metadata.continue || undefined;
       listed += page.items.length;
@@ -135,8 +138,8 @@ function pathsOf({ otherVersions, resource }: Target): readonly string[] {
 }
 
 /**
- * Tries one write as a dry run: a webhook that is down and rights that are missing show here, before anything is frozen. An
- * object that is refused by itself is no reason to stop.
+ * Tries one write as a dry run: a webhook that is down and rights that are missing show here, before anything is
+ * frozen. An object that is refused by itself is no reason to stop.
  *
  * @throws {ApiError} of a webhook or an API server
  */
@@ -171,12 +174,12 @@ interface Write {
 }
 
 /**
- * Writes one object as it is, with its uid and resourceVersion as preconditions, so that it can neither create an object nor
- * undo another client's write. The API server stores it again where it is stored otherwise.
+ * Writes one object as it is, with its uid and resourceVersion as preconditions, so that it can neither create an
+ * object nor undo another client's write. The API server stores it again where it is stored otherwise.
  *
- * A server-side apply that owns no field, since a merge patch wipes all managedFields while a conversion webhook is down
- * (https://github.com/kubernetes/kubernetes/issues/136919). A merge patch where an apply would give an object without
- * managedFields an owner of every field, and where managedFields change: an apply must not carry them.
+ * A server-side apply that owns no field, since a merge patch wipes all managedFields while a conversion webhook is
+ * down (https://github.com/kubernetes/kubernetes/issues/136919). A merge patch where an apply would give an object
+ * without managedFields an owner of every field, and where managedFields change: an apply must not carry them.
  */
 async function send(
   client: Client,
@@ -195,7 +198,7 @@ async function send(
   return (await client.patch<KubeObject>(path, body, options, isMerge ? MERGE_PATCH : APPLY_PATCH)).metadata;
 }
 
-/** How long one object may fail for while others are written, in milliseconds. The next ones get less. */
+/** How long one object may fail for in milliseconds, before it is asked whether that is its own failure. */
 const PATIENCE_MS = 30_000;
 /** How often an object is read again that others write at the same time. */
 const MAX_CONFLICTS = 20;
@@ -210,12 +213,13 @@ class Rewriter {
   readonly #target: Target;
   readonly #tally: Tally;
   readonly #options: RewriteOptions;
-  /** On the monotonic clock: when something was listed or done, and when an object was written. */
+  /** On the monotonic clock: when an object was done. */
   #progressAt: number;
-  #writtenAt = Number.NEGATIVE_INFINITY;
   #toldAt = Number.NEGATIVE_INFINITY;
-  /** Objects that were given up on although the answer was not about them. */
-  #givenUp = 0;
+  /** The last one that was written. */
+  #written: ObjectMeta | undefined;
+  /** The last failure that was not of an object. */
+  #failure: unknown;
 
   constructor(client: Client, target: Target, tally: Tally, options: RewriteOptions) {
     this.#client = client;
@@ -225,11 +229,10 @@ class Rewriter {
     this.#progressAt = client.clock.monotonic();
   }
 
-  progressed(): void {
-    const { clock } = this.#client;
-    this.#progressAt = clock.monotonic();
-    if (this.#progressAt - this.#toldAt < TELL_EVERY_MS) return;
-    this.#toldAt = this.#progressAt;
+  #tell(): void {
+    const now = this.#client.clock.monotonic();
+    if (now - this.#toldAt < TELL_EVERY_MS) return;
+    this.#toldAt = now;
     this.#options.onProgress(this.#tally);
   }
 
@@ -238,7 +241,7 @@ class Rewriter {
     const { clock } = this.#client;
     while (!abort.signal.aborted) {
       const leftMs = this.#progressAt + MAX_STALL_MS - clock.monotonic();
-      if (leftMs <= 0) abort.abort(new Stalled());
+      if (leftMs <= 0) abort.abort(new Stalled(this.#failure));
       else await clock.sleep(leftMs, abort.signal).catch(() => undefined);
     }
   }
@@ -247,6 +250,7 @@ class Rewriter {
     const { dryRun = false, limiter, signal } = this.#options;
     let write = this.#writeOf(listed);
     let failingSince: number | undefined;
+    let isOtherWritten = false;
     const conflicts = { explained: 0, unexplained: 0 };
     for (let attempt = 0; ; attempt++) {
       const { object } = write;
@@ -255,7 +259,7 @@ class Rewriter {
       try {
         const written = await limiter.observe(() => send(this.#client, this.#target, write, { dryRun, signal }));
         if (written.uid !== object.uid) throw new ApiError("write an object", 0, "the answer is of another object");
-        return this.#written(write, written, isLate);
+        return this.#wrote(write, written, isLate);
       } catch (error) {
         signal.throwIfAborted();
         switch (whose(error)) {
@@ -269,26 +273,36 @@ class Rewriter {
             const isExplained = found.resourceVersion !== object.resourceVersion;
             const times = isExplained ? ++conflicts.explained : ++conflicts.unexplained;
             if (times > (isExplained ? MAX_CONFLICTS : MAX_UNEXPLAINED))
-              return this.#fail(write, error as ApiError, isLate);
+              return this.#giveUp(write, error as ApiError, isLate);
             if (!isExplained) await this.#pause(error, attempt);
             write = { ...write, ...this.#writeOf(found) };
             break;
           }
           case "object": {
             const other = this.#otherWay(write, error as ApiError);
-            if (other === undefined) return this.#fail(write, error as ApiError, isLate);
+            if (other === undefined) return this.#refused(write, error as ApiError, isLate);
             write = other;
             break;
           }
           case "rights":
           case "webhook":
-          case "apiServer":
-            failingSince ??= this.#client.clock.monotonic();
-            if (await this.#isOfObject(error as ApiError, object, failingSince)) {
-              this.#givenUp++;
-              return this.#fail(write, error as ApiError, isLate);
+          case "apiServer": {
+            this.#failure = error;
+            const now = this.#client.clock.monotonic();
+            failingSince ??= now;
+            if (now - failingSince >= PATIENCE_MS) {
+              // Rights that were lost are lost for all objects.
+              if (whose(error) === "rights") throw error;
+              const isWebhook = whose(error) === "webhook";
+              const mayBeOwn = isWebhook || (error as ApiError).status === 500;
+              // Another one was written between two tries of this one, so it is no outage.
+              if (mayBeOwn && isOtherWritten) return this.#giveUp(write, error as ApiError, isLate);
+              isOtherWritten = mayBeOwn && (await this.#isOtherWritable(object));
+              // The run has to wait for the webhook, without a freeze.
+              if (isWebhook && !isOtherWritten) throw error;
             }
             await this.#pause(error, attempt);
+          }
         }
       }
     }
@@ -309,22 +323,24 @@ class Rewriter {
     return isVersion && write.isMergePatch !== true ? { ...write, isMergePatch: true } : undefined;
   }
 
-  /**
-   * Whether a failure that is not about an object by its words comes from it all the same: it lasts, and others are
-   * written meanwhile, or, where an API server failed in no particular way, the object can be read.
-   * @throws the failure of a webhook where nothing is written: the run has to wait for it
-   */
-  async #isOfObject(error: ApiError, object: ObjectMeta, failingSince: number): Promise<boolean> {
-    const lastsMs = this.#client.clock.monotonic() - failingSince;
-    if (lastsMs < PATIENCE_MS / (1 + this.#givenUp)) return false;
-    if (whose(error) === "rights" || this.#writtenAt > failingSince) return true;
-    if (lastsMs < PATIENCE_MS) return false;
-    if (whose(error) === "webhook") throw error;
-    if (error.status !== 500) return false;
-    return (await this.#look(object).catch(() => "unknown")) !== "unknown";
+  /** Whether an object can be written that was written before: tried as a dry run, as it is now. */
+  async #isOtherWritable({ uid }: ObjectMeta): Promise<boolean> {
+    const { signal } = this.#options;
+    if (this.#written === undefined || this.#written.uid === uid) return false;
+    try {
+      const other = await this.#look(this.#written);
+      if (other === undefined) return false;
+      await send(this.#client, this.#target, { object: other }, { dryRun: true, signal });
+      return true;
+    } catch {
+      return false;
+    }
   }
 
-  /** Neither a 404 nor a 409 is proof: a consistent list by name says what is there. `undefined` for another object, too. */
+  /**
+   * Neither a 404 nor a 409 is proof: a consistent list by name says what is there. `undefined` for another object,
+   * too.
+   */
   async #look({ name, namespace, uid }: ObjectMeta): Promise<ObjectMeta | undefined> {
     const { signal } = this.#options;
     const path = collectionPath(this.#target.resource, namespace);
@@ -339,30 +355,38 @@ class Rewriter {
     await limiter.aside(() => clock.sleep(pauseAfter(error, attempt, random()), signal));
   }
 
-  #written({ fields, object }: Write, written: ObjectMeta, isLate: boolean): void {
-    this.#writtenAt = this.#client.clock.monotonic();
-    if (written.generation !== object.generation) this.#tally.changed++;
+  #wrote({ fields, object }: Write, written: ObjectMeta, isLate: boolean): void {
+    this.#written = written;
     // An API server that cannot read entries drops or alters them: what is there counts, not what was sent.
     const entries = written.managedFields ?? [];
-    if (fields !== undefined && !areSame(entries, fields)) this.#tally.changed++;
+    const isOther = written.generation !== object.generation || (fields !== undefined && !areSame(entries, fields));
+    if (isOther) this.#tally.changed++;
     const isSame = written.resourceVersion === object.resourceVersion && this.#options.dryRun !== true;
     this.#count(isLate ? "newer" : isSame ? "current" : "rewritten", { ...object, managedFields: entries });
   }
 
   #count(outcome: "rewritten" | "current" | "newer" | "gone", { managedFields = [] }: ObjectMeta): void {
     this.#tally[outcome]++;
-    const wanted = apiVersion(this.#target.resource);
+    const { storedAs } = this.#target;
     const others = new Set(
-      managedFields.flatMap((entry) => (namesOther(entry, wanted) ? (entry.apiVersion ?? "") : [])),
+      managedFields.flatMap((entry) => (namesOther(entry, storedAs) ? (entry.apiVersion ?? "") : [])),
     );
     for (const other of outcome === "gone" ? [] : others) {
       const version = other.slice(other.lastIndexOf("/") + 1);
       this.#tally.fieldVersions[version] = (this.#tally.fieldVersions[version] ?? 0) + 1;
     }
-    this.progressed();
+    this.#progressAt = this.#client.clock.monotonic();
+    this.#tell();
   }
 
-  #fail({ object }: Write, { said }: ApiError, isLate: boolean): void {
+  /** The API server is there and refuses this one object: that is an end as good as another. */
+  #refused(write: Write, error: ApiError, isLate: boolean): void {
+    this.#progressAt = this.#client.clock.monotonic();
+    this.#giveUp(write, error, isLate);
+  }
+
+  /** That brings the run no further: it stalls where objects are given up alone. */
+  #giveUp({ object }: Write, { said }: ApiError, isLate: boolean): void {
     // It is stored in the new version. Only its managedFields stay as they were.
     if (isLate) return this.#count("newer", object);
     const { name, namespace } = object;
@@ -370,15 +394,16 @@ class Rewriter {
     if (this.#tally.failures.length < MAX_NAMED) {
       this.#tally.failures.push({ name, reason: said, ...(namespace === undefined ? {} : { namespace }) });
     }
-    this.progressed();
+    this.#tell();
   }
 }
 
-/** Nothing got further for five minutes. The freeze is lifted, and a later attempt goes on. */
+/** No object was done for five minutes. The freeze is lifted, and a later attempt goes on. */
 export class Stalled extends KsvmError {
   override readonly name = "Stalled";
 
-  constructor() {
-    super("RetryBudgetExceeded", `Cannot continue: nothing was rewritten for ${MAX_STALL_MS / 60_000} minutes`);
+  constructor(failure: unknown) {
+    const why = failure === undefined ? "" : `; the last failure: ${messageOf(failure)}`;
+    super("RetryBudgetExceeded", `Cannot continue: nothing was rewritten for ${MAX_STALL_MS / 60_000} minutes${why}`);
   }
 }

@@ -1,5 +1,5 @@
 import { KsvmError } from "../../errors.ts";
-import { type Guard } from "../freeze/prove.ts";
+import type { Guard } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { type Resource, resourceName } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
@@ -25,7 +25,7 @@ export function rightsForFreeze(crdName: string, guard: Guard): readonly Right[]
     return [
       // RBAC cannot limit it to a name: the name is not known when it is asked.
       { ...policy, verb: "create" },
-      ...["patch", "delete"].map((verb) => ({ ...policy, verb, name: guard.name })),
+      ...["get", "patch", "delete"].map((verb) => ({ ...policy, verb, name: guard.name })),
     ];
   });
   return [
@@ -33,6 +33,11 @@ export function rightsForFreeze(crdName: string, guard: Guard): readonly Right[]
     { ...crd, verb: "patch", subresource: "status" },
     ...(guard.kind === "policy" ? policies : []),
   ];
+}
+
+/** What a dry run takes. */
+export function rightsForDryRun({ group, plural }: Pick<Resource, "group" | "plural">): readonly Right[] {
+  return ["list", "patch"].map((verb) => ({ verb, group, resource: plural }));
 }
 
 /** What a run on any resource takes. */
@@ -44,7 +49,7 @@ export function rightsForRewrite(
   const lease = { ...leases, namespace: leaseNamespace };
   const name = leaseName(resourceName({ group, plural }));
   return [
-    ...["list", "patch"].map((verb) => ({ verb, group, resource: plural })),
+    ...rightsForDryRun({ group, plural }),
     { ...lease, verb: "create" },
     ...["get", "patch", "delete"].map((verb) => ({ ...lease, verb, name })),
     // The identity Leases say how many API servers there are.

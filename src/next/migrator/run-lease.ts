@@ -1,10 +1,12 @@
 import { createHash } from "node:crypto";
+import { DEFAULT_SETTLE_MS } from "../apiservers/settle.ts";
 import { KsvmError } from "../../errors.ts";
 import type { FreezeOwner } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { type Lease, LEASES, MERGE_PATCH } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
+import type { MigrateOptions } from "./types.ts";
 
 export const DEFAULT_LEASE_NAMESPACE = "kube-system";
 /** The annotation that holds the checkpoint of a run. */
@@ -23,10 +25,30 @@ const POLL_MS = 1_000;
 export interface Checkpoint {
   /** `uid/generation` of a CRD; hash and processes of a built-in resource. */
   readonly epoch: string;
-  /** A run with another purpose, such as a re-encryption, has to write every object anew. */
+  /** What the run was for, and what it waited for. @see checkpointPurpose */
   readonly purpose: string;
   readonly watermark: string;
   readonly continueToken?: string | undefined;
+}
+
+/**
+ * Another purpose, such as a re-encryption, has to write every object anew. A run that waits for longer, or for other
+ * API servers, takes over nothing that rests on less. One that is forced goes on with its own work alone.
+ */
+export function checkpointPurpose(
+  { endpoints = [], force = false, ignored = [], purpose = "migrate", settleMs = DEFAULT_SETTLE_MS }: MigrateOptions,
+  identity: string,
+): string {
+  return JSON.stringify([purpose, settleMs, endpoints, ignored, ...(force ? [identity] : [])]);
+}
+
+/** Whether a run of this resource lives, or left something to resume: one that is done deletes its Lease. */
+export async function hasRunLease(
+  client: Client,
+  { namespace, resource, signal }: Omit<LeaseOptions, "identity">,
+): Promise<boolean> {
+  const path = pathOf({ namespace, resource });
+  return (await retry(client, () => client.find<Lease>(path, { signal }), { signal })) !== undefined;
 }
 
 interface LeaseOptions {
@@ -45,13 +67,13 @@ export function leaseName(resource: string): string {
 }
 
 /**
- * The Lease of one run on one resource. It keeps a second run away, and carries the checkpoint. Safety does not rest on it:
- * a run that lost it without noticing cannot prune, because the next run has put its own owner on the CRD.
+ * The Lease of one run on one resource. It keeps a second run away, and carries the checkpoint. Safety does not rest on
+ * it: a run that lost it without noticing cannot prune, because the next run has put its own owner on the CRD.
  */
 export class RunLease {
   /**
-   * Aborted, with the error of the run, once another one holds the Lease. While no API server answers, the run waits: nobody
-   * else gets further then.
+   * Aborted, with the error of the run, once another one holds the Lease. While no API server answers, the run waits:
+   * nobody else gets further then.
    */
   readonly lost: AbortSignal;
   readonly owner: FreezeOwner;
@@ -117,7 +139,9 @@ export class RunLease {
     this.#checkpoint = checkpoint === undefined ? "" : JSON.stringify(checkpoint);
   }
 
-  /** Gives the Lease up. It stays where it has a checkpoint for the next run. No run fails for it: it expires by itself. */
+  /**
+   * Gives the Lease up. It stays where it has a checkpoint for the next run. No run fails for it: it expires by itself.
+   */
   async release(): Promise<void> {
     this.#released.abort();
     await this.#renewing;
@@ -132,7 +156,13 @@ export class RunLease {
         await this.#write({ holderIdentity: null });
       }
     };
-    await retry(this.#client, giveUp, { signal, forMs: 10_000 }).catch(() => undefined);
+    try {
+      await retry(this.#client, giveUp, { signal, forMs: 10_000 });
+    } catch (error) {
+      // A renewal may have arrived though its answer was lost.
+      if (whose(error) !== "conflict" || !(await this.#isStillOurs(signal))) return;
+      await giveUp().catch(() => undefined);
+    }
   }
 
   async #renew(): Promise<void> {
@@ -144,7 +174,7 @@ export class RunLease {
         await this.#write({ renewTime: microTime(clock.now()) });
       } catch (error) {
         const kind = whose(error);
-        if ((kind !== "conflict" && kind !== "gone") || (await this.#isStillOurs())) continue;
+        if ((kind !== "conflict" && kind !== "gone") || (await this.#isStillOurs(this.#released.signal))) continue;
         const text = `Lease "${this.owner.lease}" is lost: another run took it over, or it was deleted`;
         this.#abort.abort(new KsvmError("OwnershipLost", `Cannot continue: ${text}`));
         return;
@@ -153,8 +183,7 @@ export class RunLease {
   }
 
   /** After a conflict: an earlier write may have arrived though its answer was lost, or a user labelled the Lease. */
-  async #isStillOurs(): Promise<boolean> {
-    const { signal } = this.#released;
+  async #isStillOurs(signal: AbortSignal): Promise<boolean> {
     const found = await this.#client
       .find<Lease>(this.#path, { signal, timeoutMs: RENEW_TIMEOUT_MS })
       .catch(() => "unknown" as const);
@@ -174,7 +203,7 @@ export class RunLease {
   }
 }
 
-function pathOf({ namespace, resource }: LeaseOptions): string {
+function pathOf({ namespace, resource }: Pick<LeaseOptions, "namespace" | "resource">): string {
   return `${LEASES}/${namespace}/leases/${leaseName(resource)}`;
 }
 

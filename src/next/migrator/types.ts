@@ -1,6 +1,6 @@
 import type { ApiServerOptions } from "../apiservers/find.ts";
 import type { ApiServerEvent } from "../apiservers/settle.ts";
-import type { Guard } from "../freeze/prove.ts";
+import type { Guard } from "../freeze/rule.ts";
 
 /** An object that could not be rewritten, and why. */
 export interface ObjectFailure {
@@ -11,7 +11,7 @@ export interface ObjectFailure {
 
 /** What became of the objects. */
 export interface Tally {
-  /** Objects that there are, as far as the API server has counted them. */
+  /** Objects that there are, as far as the API server has counted them. After a resume, those that were left. */
   total: number;
   /** Written, since they were stored in another version. */
   rewritten: number;
@@ -24,7 +24,7 @@ export interface Tally {
   failed: number;
   /** The first hundred that failed. */
   readonly failures: ObjectFailure[];
-  /** Their spec is another one by now: a mutating webhook changed it. */
+  /** Objects whose spec or managedFields are others than they should be: a mutating webhook may have changed them. */
   changed: number;
   /** How many objects have managedFields that name another version, by version. */
   readonly fieldVersions: Record<string, number>;
@@ -36,7 +36,7 @@ export interface MigrateOptions extends ApiServerOptions {
   readonly settleMs?: number;
   /** @default kube-system */
   readonly leaseNamespace?: string;
-  /** Unique to this process, such as the host name and a random part. Each run adds a number of its own. */
+  /** Unique to this process, such as the host name and a random part. Each run adds a random part of its own. */
   readonly identity: string;
   /** What the migration is for. A checkpoint of another purpose is not resumed. @default "migrate" */
   readonly purpose?: string;
@@ -48,7 +48,10 @@ export interface MigrateOptions extends ApiServerOptions {
   readonly maxInFlight?: number;
   /** @default no limit */
   readonly maxQps?: number;
-  /** Milliseconds without progress after which a run gives up on a webhook or an API server. @default 900,000 */
+  /**
+   * Milliseconds without progress after which a run gives up on a webhook or an API server, and no longer waits for
+   * another migrator. @default 900,000
+   */
   readonly maxIdleMs?: number;
   readonly signal: AbortSignal;
   /** Must not throw. */
@@ -58,7 +61,7 @@ export interface MigrateOptions extends ApiServerOptions {
 /** What a run tells those who watch it. */
 export type MigrationEvent =
   | ApiServerEvent
-  /** A webhook, another migrator or an API server keeps the run from going on. Nothing is frozen. */
+  /** A webhook or another migrator keeps the run from going on. Nothing is frozen. */
   | { readonly type: "waiting"; readonly for: "webhook" | "inTree"; readonly reason: string }
   | { readonly type: "frozen"; readonly storageVersion: string; readonly guard: Guard; readonly apiServers: number }
   /** An earlier run had rewritten what lies before; that is not counted again. */
