@@ -1,43 +1,10 @@
 import t from "tap";
-import type { Clock } from "../../src/clock.ts";
 import { Client } from "../../src/next/kube/client.ts";
 import { ApiError } from "../../src/next/kube/errors.ts";
 import { Limiter } from "../../src/next/migrator/limiter.ts";
+import { VirtualTime } from "./virtual-time.ts";
 
 const { signal } = new AbortController();
-
-/** Time that passes when everybody waits for it. */
-class VirtualTime {
-  now = 0;
-  readonly #due: { readonly at: number; readonly run: () => void }[] = [];
-
-  in(ms: number, run: () => void): void {
-    this.#due.push({ at: this.now + ms, run });
-    this.#due.sort((a, b) => a.at - b.at);
-  }
-
-  sleep(ms: number): Promise<void> {
-    return new Promise((resolve) => this.in(ms, resolve));
-  }
-
-  async until(over: Promise<unknown>): Promise<void> {
-    let isOver = false;
-    void over.finally(() => {
-      isOver = true;
-    });
-    while (!isOver) {
-      await new Promise((resolve) => setImmediate(resolve));
-      const next = this.#due.shift();
-      if (next === undefined) continue;
-      this.now = next.at;
-      next.run();
-    }
-  }
-
-  get clock(): Clock {
-    return { monotonic: () => this.now, sleep: (ms: number) => this.sleep(ms) } as Clock;
-  }
-}
 
 /** An API server that works on so many requests at a time, each of which takes `serviceMs`; others wait in a queue. */
 class Server {
