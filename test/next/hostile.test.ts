@@ -2,9 +2,8 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import t from "tap";
-import { systemClock } from "../../src/clock.ts";
 import { MIGRATING } from "../../src/next/freeze/rule.ts";
-import { CRDS, LEASES } from "../../src/next/kube/objects.ts";
+import { BINDINGS, CRDS, LEASES, POLICIES } from "../../src/next/kube/objects.ts";
 import { migrateCrds } from "../../src/next/migrator/migrate-crd.ts";
 import type { MigrationEvent } from "../../src/next/migrator/types.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
@@ -121,22 +120,24 @@ parallel("a run whose Lease another one holds ends, and leaves that one's freeze
   t.same(crd.status?.storedVersions, ["v1alpha1", "v1"]);
 });
 
-parallel("an interrupted run goes on where it was", async (t) => {
-  const kind = new TestKind("resumed");
-  await cluster.createStale(kind, 120);
-  // Whoever settles for less leaves no checkpoint, so the settle time passes in no time.
-  const quick = await Cluster.connect(t, cluster.controlPlane, { clock: skipping() });
+/** Runs a migration, and interrupts it once its first page is written. */
+async function interrupted(kind: TestKind): Promise<void> {
   const abort = new AbortController();
-  const first = await quick.migrate(kind, {
-    settleMs: 90_000,
+  const { error } = await cluster.migrate(kind, {
     maxQps: 50,
     signal: abort.signal,
     onEvent: (event) => {
       if (event.type === "progress" && event.continueToken !== undefined) abort.abort(new Error("interrupted"));
     },
   });
-  t.match(first.error, { message: "interrupted" });
-  const second = await quick.migrate(kind, { settleMs: 90_000 });
+  if (error?.message !== "interrupted") throw new Error("the run was not interrupted", { cause: error });
+}
+
+parallel("an interrupted run goes on where it was", async (t) => {
+  const kind = new TestKind("resumed");
+  await cluster.createStale(kind, 120);
+  await interrupted(kind);
+  const second = await cluster.migrate(kind);
   t.equal(second.error, undefined);
   t.ok(second.events.some(({ type }) => type === "resumed"));
   t.match(second.result, { outcome: "migrated" });
@@ -145,19 +146,82 @@ parallel("an interrupted run goes on where it was", async (t) => {
   await cluster.assertNoTraces(t, kind);
 });
 
-/** A clock in which the pauses of a settle wait take no time. */
-function skipping(): typeof systemClock {
-  let skippedMs = 0;
-  return {
-    ...systemClock,
-    monotonic: () => systemClock.monotonic() + skippedMs,
-    sleep: (ms, signal) => {
-      const isWait = ms > 9_000 && ms <= 10_000;
-      if (isWait) skippedMs += ms;
-      return systemClock.sleep(isWait ? 1 : ms, signal);
+parallel("a run that waits for longer takes nothing over from one that waited for less", async (t) => {
+  const kind = new TestKind("longer");
+  await cluster.createStale(kind, 60);
+  await interrupted(kind);
+  const { events, result } = await cluster.migrate(kind, { settleMs: 100 });
+  t.notOk(events.some(({ type }) => type === "resumed"));
+  t.match(result, { outcome: "migrated", tally: { total: 60 } });
+  t.same(await cluster.storedAs(kind), { v1: 60 });
+});
+
+parallel("a CRD that another client prunes while a run is half done is migrated to its end", async (t) => {
+  const kind = new TestKind("half");
+  await cluster.createStale(kind, 60);
+  await interrupted(kind);
+  await client.patch(`${CRDS}/${kind.name}/status`, { status: { storedVersions: ["v1"] } }, { signal });
+  t.match((await cluster.migrate(kind)).result, { outcome: "migrated" });
+  t.same(await cluster.storedAs(kind), { v1: 60 });
+  await cluster.assertNoTraces(t, kind);
+  t.match((await cluster.migrate(kind)).result, { outcome: "nothing-to-do" });
+});
+
+parallel("a freeze that cannot be lifted ends the run with its result, and without its Lease", async (t) => {
+  const kind = new TestKind("stuck");
+  await cluster.createStale(kind, 3);
+  const has = (object: string, map: string, key: string): string =>
+    `(has(${object}.metadata.${map}) && "${key}" in ${object}.metadata.${map})`;
+  const isFrozen = (object: string): string => has(object, "annotations", MIGRATING);
+  const isProbe = has("object", "labels", "probe");
+  const name = `keep.${kind.name}`;
+  const rule = {
+    apiGroups: ["apiextensions.k8s.io"],
+    apiVersions: ["v1"],
+    operations: ["UPDATE"],
+    resources: ["customresourcedefinitions"],
+    resourceNames: [kind.name],
+  };
+  const policy = {
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: "ValidatingAdmissionPolicy",
+    metadata: { name },
+    spec: {
+      matchConstraints: { resourceRules: [rule] },
+      validations: [
+        {
+          expression: `!${isProbe} && (!${isFrozen("oldObject")} || ${isFrozen("object")})`,
+          message: "it stays frozen",
+        },
+      ],
     },
   };
-}
+  const spec = { policyName: name, validationActions: ["Deny"] };
+  const binding = { ...policy, kind: "ValidatingAdmissionPolicyBinding", spec };
+  await client.create(POLICIES, policy, { signal });
+  await client.create(BINDINGS, binding, { signal });
+  const probe = (): Promise<boolean> =>
+    client.patch(`${CRDS}/${kind.name}`, { metadata: { labels: { probe: "yes" } } }, { dryRun: true, signal }).then(
+      () => false,
+      () => true,
+    );
+  await eventually(probe, "the policy is in force");
+
+  const { error, events } = await cluster.migrate(kind);
+  t.match(error, { code: "CleanupFailed", message: /it stays frozen/, result: { outcome: "migrated" } });
+  t.ok(events.some(({ type }) => type === "warning"));
+  t.equal(await client.find(`${LEASES}/kube-system/leases/ksvm-migrate.${kind.name}`, { signal }), undefined);
+  t.match((await cluster.crd(kind)).metadata.annotations, { [MIGRATING]: "true" });
+
+  await client.delete(`${BINDINGS}/${name}`, { signal });
+  await client.delete(`${POLICIES}/${name}`, { signal });
+  const lifted = async (): Promise<boolean> => {
+    await cluster.migrate(kind).catch(() => undefined);
+    return (await cluster.crd(kind)).metadata.annotations?.[MIGRATING] === undefined;
+  };
+  await eventually(lifted, "the next run lifts it");
+  await cluster.assertNoTraces(t, kind);
+});
 
 parallel("several CRDs share one wait, and one that fails holds up none", async (t) => {
   const [one, two, three] = ["many", "many", "many"].map((word) => new TestKind(word)) as [

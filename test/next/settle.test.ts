@@ -1,7 +1,7 @@
 import t from "tap";
-import { OWNER } from "../../src/next/freeze/rule.ts";
-import { unfreezeLeftBehind } from "../../src/next/freeze/freeze.ts";
-import { CRDS, LEASES } from "../../src/next/kube/objects.ts";
+import { chooseGuard, freeze, policyName, unfreeze, unfreezeLeftBehind } from "../../src/next/freeze/freeze.ts";
+import { MIGRATING, OWNER } from "../../src/next/freeze/rule.ts";
+import { CRDS, LEASES, POLICIES } from "../../src/next/kube/objects.ts";
 import { migrateCrds } from "../../src/next/migrator/migrate-crd.ts";
 import { grant } from "./grant.ts";
 import { serveWebhook } from "../integration/serve-webhook.ts";
@@ -111,7 +111,21 @@ parallel("a freeze is lifted where its owner holds no live Lease, and only there
   t.notOk(await unfreezeLeftBehind(client, await cluster.crd(kind), signal), "another client's freeze is its own");
   const { error } = await cluster.migrate(kind);
   t.match(error, { code: "ForeignFreeze" });
+  t.equal(await client.find(`${POLICIES}/${policyName(kind.name)}`, { signal }), undefined, "no policy is left");
   t.equal(await client.find(`${LEASES}/kube-system/leases/nothing`, { signal }), undefined);
+});
+
+parallel("a run removes no policy but its own", async (t) => {
+  const kind = new TestKind("owned");
+  await cluster.createStale(kind, 1);
+  const owner = { lease: `kube-system/ksvm-migrate.${kind.name}`, identity: "one", since: "2026-01-01T00:00:00Z" };
+  const guard = await chooseGuard(client, kind.name, signal);
+  await freeze(client, await cluster.crd(kind), { guard, owner, signal });
+  t.notOk(await unfreeze(client, kind.name, "another"));
+  t.ok(await client.find(`${POLICIES}/${policyName(kind.name)}`, { signal }));
+  t.match((await cluster.crd(kind)).metadata.annotations, { [MIGRATING]: "true" });
+  t.ok(await unfreeze(client, kind.name, "one"));
+  await cluster.assertUnfrozen(t, kind);
 });
 
 parallel("a storage version that is not served is refused where writes would drop fields", async (t) => {

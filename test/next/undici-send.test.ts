@@ -133,43 +133,48 @@ await t.test("a watch is opened again where it was, and tells of a gap", async (
   t.same(asked, ["1", "7"]);
 });
 
-await t.test("credentials that hang hold up no request for longer than its signal, and end after a minute", async (t) => {
-  let isUp = false;
-  const expired = new AbortController();
-  const access: ClusterAccess = {
-    server: "http://127.0.0.1:1",
-    isInsecure: true,
-    serverName: undefined,
-    proxyUrl: undefined,
-    variables: {},
-    credentials: () => (isUp ? Promise.reject(new Error("up")) : new Promise(() => undefined)),
-    refuse: () => undefined,
-  };
-  const limits: number[] = [];
-  const timeout = (ms: number): AbortSignal => {
-    limits.push(ms);
-    return expired.signal;
-  };
-  const clock = { ...systemClock, timeout };
-  const { close, send } = senderFor(access, clock);
-  t.teardown(close);
-  const client = new Client({ address: access.server, send, clock, random: Math.random });
-  const abort = new AbortController();
-  const aborted = failureOf(client.get("/x", { signal: abort.signal }));
-  const waiting = failureOf(client.get("/x", { signal }));
-  abort.abort(new Error("interrupted"));
-  t.match(await aborted, { message: "interrupted" });
-  expired.abort(new Error("the time is up"));
-  t.match(await waiting, { code: "Unauthorized", message: /the time is up/ });
-  t.strictSame(limits, [60_000]);
-  isUp = true;
-  t.match(await failureOf(client.get("/x", { signal })), { code: "Unauthorized" }, "they are asked for anew");
-});
+await t.test(
+  "credentials that hang hold up no request for longer than its signal, and end after a minute",
+  async (t) => {
+    let isUp = false;
+    const expired = new AbortController();
+    const access: ClusterAccess = {
+      server: "http://127.0.0.1:1",
+      isInsecure: true,
+      serverName: undefined,
+      proxyUrl: undefined,
+      variables: {},
+      credentials: () => (isUp ? Promise.reject(new Error("up")) : new Promise(() => undefined)),
+      refuse: () => undefined,
+    };
+    const limits: number[] = [];
+    const timeout = (ms: number): AbortSignal => {
+      limits.push(ms);
+      return expired.signal;
+    };
+    const clock = { ...systemClock, timeout };
+    const { close, send } = senderFor(access, clock);
+    t.teardown(close);
+    const client = new Client({ address: access.server, send, clock, random: Math.random });
+    const abort = new AbortController();
+    const aborted = failureOf(client.get("/x", { signal: abort.signal }));
+    const waiting = failureOf(client.get("/x", { signal }));
+    abort.abort(new Error("interrupted"));
+    t.match(await aborted, { message: "interrupted" });
+    expired.abort(new Error("the time is up"));
+    t.match(await waiting, { code: "Unauthorized", message: /the time is up/ });
+    t.strictSame(limits, [60_000]);
+    isUp = true;
+    t.match(await failureOf(client.get("/x", { signal })), { code: "Unauthorized" }, "they are asked for anew");
+  },
+);
 
 await t.test("a password in the address of a server or of a proxy gets into no message", async (t) => {
   const path = `${t.testdir({})}/kubeconfig`;
   const kubeconfig = {
-    clusters: [{ name: "a", cluster: { server: "https://jane:secret@127.0.0.1:1", "proxy-url": "ftp://jane:secret@b" } }],
+    clusters: [
+      { name: "a", cluster: { server: "https://jane:secret@127.0.0.1:1", "proxy-url": "ftp://jane:secret@b" } },
+    ],
     contexts: [{ name: "a", context: { cluster: "a" } }],
     "current-context": "a",
   };
