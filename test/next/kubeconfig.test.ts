@@ -12,7 +12,7 @@ import { issueSelfSigned } from "../../src/certs/self-signed.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { ensureBinaries } from "../control-plane/binaries.ts";
 import { runKubectl } from "../integration/kubectl.ts";
-import { NAME, recordingProxy, recordingServer, recordingSocks, type Seen } from "../integration/recording-server.ts";
+import { NAME, recordingProxy, recordingServer, recordingSocks, type Seen } from "../kube/connect/recording-server.ts";
 
 const { kubectl } = await ensureBinaries(["kubectl"]);
 

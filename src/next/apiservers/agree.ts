@@ -52,11 +52,11 @@ export async function agreement(
   const [first, ...others] = answers.answers;
   for (const [name, resource] of first?.answer ?? []) {
     const other = others.find(({ answer }) => answer.get(name)?.hash !== resource.hash);
-    const shown = (hash = ""): string => `storageVersionHash "${hash}"`;
     const reason =
       other === undefined
         ? encodings(resource)
-        : `${first?.address} shows ${shown(resource.hash)}, and ${other.address} ${shown(other.answer.get(name)?.hash)}`;
+        : `${first?.address} shows storageVersionHash "${resource.hash}", and ` +
+          `${other.address} "${other.answer.get(name)?.hash ?? ""}"`;
     if (reason === undefined) agreed.set(name, resource);
     else disagreements.set(name, reason);
   }

@@ -220,7 +220,7 @@ async function settleAll(
   }
 }
 
-/** The freeze could not be lifted. What the run has done stays done. */
+/** The freeze could not be lifted, or its policy not be removed. What the run has done stays done. */
 export class CleanupFailed extends KsvmError {
   override readonly name = "CleanupFailed";
   readonly result: MigrationResult;
@@ -239,7 +239,7 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
   const changed = new AbortController();
   ready.run.isHalfDone = true;
   let result: MigrationResult;
-  let leftFrozen: string | undefined;
+  let left: string | undefined;
   try {
     result = await migrateHeld(client, ready, options, lease, changed);
   } catch (error) {
@@ -254,12 +254,12 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
     try {
       if (await unfreeze(client, name, identity)) emit({ type: "unfrozen" });
     } catch (error) {
-      leftFrozen = `Cannot lift the freeze of "${name}": ${messageOf(error)}; lift it with: ksvm unfreeze ${name}`;
-      emit({ type: "warning", message: leftFrozen });
+      left = `Cannot clean up after the migration of "${name}": ${messageOf(error)}; try: ksvm unfreeze ${name}`;
+      emit({ type: "warning", message: left });
     }
     await lease.release();
   }
-  if (leftFrozen !== undefined) throw new CleanupFailed(leftFrozen, result);
+  if (left !== undefined) throw new CleanupFailed(left, result);
   return result;
 }
 
@@ -392,7 +392,6 @@ async function prune(
       },
     );
   }
-  const text =
-    "other clients kept writing the CRD; every object is rewritten and nothing was pruned, run again for that";
+  const text = "other clients kept writing the CRD; every object is rewritten; run again to prune";
   throw new KsvmError("PruneFailed", `Cannot prune storedVersions of "${name}": ${text}`);
 }

@@ -59,8 +59,8 @@ export function targetOf(crd: Crd): Target {
   // Without a webhook the API server drops what the schema of the requested version does not have.
   if (!isWebhook && JSON.stringify(requested.schema) !== JSON.stringify(stored?.schema)) {
     throw cannot(
-      `its storage version "${storage}" is not served, and version "${requested.name}" has another schema, so that each ` +
-        `write could drop fields; set served: true on "${storage}" for as long as it takes, then run again`,
+      `its storage version "${storage}" is not served, and version "${requested.name}" has another schema, so that ` +
+        `each write could drop fields; set served: true on "${storage}" for as long as it takes, then run again`,
     );
   }
   const storedAs = apiVersion({ group, version: storage });
@@ -81,7 +81,7 @@ interface RewriteOptions {
   readonly resume?: Checkpoint | undefined;
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
-  /** Told where a later attempt may go on, after each page. */
+  /** Told where a later attempt may go on: before the first page, and after each. */
   readonly onPage: (position: Pick<Checkpoint, "watermark" | "continueToken">, tally: Tally) => void;
   /** Told about once a second. */
   readonly onProgress: (tally: Tally) => void;
@@ -111,10 +111,14 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
     let listed = 0;
     do {
       const { page } = await (next ?? pages.list(continueToken).then((page) => ({ page })));
-      watermark ??= page.metadata.resourceVersion;
       continueToken = page.metadata.continue || undefined;
       listed += page.items.length;
       tally.total = listed + (page.metadata.remainingItemCount ?? 0);
+      if (watermark === undefined) {
+        watermark = page.metadata.resourceVersion;
+        // From here on the run is half done, which a later one must know.
+        onPage({ watermark }, tally);
+      }
       // The next page is listed while this one is written.
       next = continueToken === undefined ? undefined : pages.list(continueToken).then((page) => ({ page }));
       next?.catch(() => undefined);
