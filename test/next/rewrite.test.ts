@@ -32,7 +32,11 @@ class ApiServer {
     this.#fault = fault;
     const managedFields = [{ manager: "m", operation: "Update", apiVersion: OLD, fieldsV1: { "f:spec": {} } }];
     const metadata = (name: string, n: number): KubeObject["metadata"] => ({
-      ...{ name, namespace: "default", uid: `uid-${name}`, resourceVersion: String(n + 1), generation: 1 },
+      name,
+      namespace: "default",
+      uid: `uid-${name}`,
+      resourceVersion: String(n + 1),
+      generation: 1,
       managedFields,
     });
     this.#objects = new Map(names.map((name, n) => [name, { metadata: metadata(name, n) }]));
