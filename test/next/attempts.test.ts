@@ -2,12 +2,15 @@ import t from "tap";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiServerMissing } from "../../src/next/apiservers/find.ts";
 import { EpochChanged } from "../../src/next/epoch.ts";
+import { Client } from "../../src/next/kube/client.ts";
 import { ApiError } from "../../src/next/kube/errors.ts";
-import { mayBeginAgain } from "../../src/next/migrator/attempts.ts";
+import type { HttpAnswer } from "../../src/next/kube/http.ts";
+import { mayBeginAgain, newRun, yieldToInTree } from "../../src/next/migrator/attempts.ts";
 import { InTreeRunning } from "../../src/next/migrator/in-tree.ts";
 import { Stalled } from "../../src/next/migrator/rewrite.ts";
 import { checkpointPurpose } from "../../src/next/migrator/run-lease.ts";
-import type { MigrateOptions } from "../../src/next/migrator/types.ts";
+import type { MigrateOptions, MigrationEvent } from "../../src/next/migrator/types.ts";
+import { FakeClock } from "../fake-clock.ts";
 
 const MINUTE = 60_000;
 
@@ -38,6 +41,25 @@ t.test("a CRD that keeps changing has the run begin again four times", async (t)
   const error = new EpochChanged("widgets.example.com", "the spec changed");
   const tries = [1, 2, 3, 4, 5].map((changes) => mayBeginAgain({ changes, progressAt: 0 }, error, 24 * 60 * MINUTE));
   t.strictSame(tries, [true, true, true, true, false]);
+});
+
+t.test("a migration of Kubernetes goes first for fifteen minutes, then the run goes on beside it", async (t) => {
+  const clock = new FakeClock();
+  const resource = { group: "apps", resource: "deployments" };
+  const status = { conditions: [{ type: "Running", status: "True" }] };
+  const list = { kind: "List", metadata: {}, items: [{ metadata: { name: "theirs" }, spec: { resource }, status }] };
+  const send = async (): Promise<HttpAnswer> => ({ status: 200, headers: {}, text: JSON.stringify(list) });
+  const client = new Client({ address: "https://a", send, clock, random: () => 0.5 });
+  const events: MigrationEvent[] = [];
+  const { signal } = new AbortController();
+  const options = { identity: "a", signal, onEvent: (event: MigrationEvent) => events.push(event) };
+  const run = newRun(client, "deployments.apps", options);
+  const go = (): Promise<void> => yieldToInTree(client, run, { group: "apps", plural: "deployments" }, options);
+  clock.advance(14 * MINUTE);
+  await t.rejects(go(), { name: "InTreeRunning" });
+  clock.advance(MINUTE);
+  await go();
+  t.match(events, [{ type: "warning", message: /"theirs" of Kubernetes is running; going on beside it/ }]);
 });
 
 t.test("a checkpoint is that of a run which waited as long, and for the same API servers", async (t) => {

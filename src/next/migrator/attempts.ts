@@ -1,9 +1,10 @@
-import { KsvmError } from "../../errors.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
 import { ApiServerMissing } from "../apiservers/find.ts";
 import { EpochChanged } from "../epoch.ts";
 import type { Client } from "../kube/client.ts";
 import { mayPass, whose } from "../kube/errors.ts";
-import { InTreeRunning } from "./in-tree.ts";
+import type { Resource } from "../kube/objects.ts";
+import { InTreeRunning, runningInTree } from "./in-tree.ts";
 import { Limiter } from "./limiter.ts";
 import { rewriteAll, Stalled, type Target } from "./rewrite.ts";
 import type { Checkpoint } from "./run-lease.ts";
@@ -39,7 +40,7 @@ export function newRun(client: Client, name: string, { identity, onEvent }: Migr
   };
 }
 
-export const DEFAULT_MAX_IDLE_MS = 900_000;
+const DEFAULT_MAX_IDLE_MS = 900_000;
 const MAX_CHANGES = 5;
 /** An API server is missed for as long as its identity Lease lives. */
 const MAX_MISSING_MS = 70 * 60_000;
@@ -62,9 +63,32 @@ export function mayBeginAgain(
   return isWorthIt && now - progressAt < maxIdleMs;
 }
 
+/** What is told where a run begins again after an error. */
+export function beginsAgain(error: unknown): MigrationEvent {
+  const reason = messageOf(error);
+  if (error instanceof InTreeRunning) return { type: "waiting", for: "inTree", reason };
+  return whose(error) === "webhook" ? { type: "waiting", for: "webhook", reason } : { type: "beginsAgain", reason };
+}
+
 /** Milliseconds before the next attempt. */
 export function pauseMs(changes: number): number {
   return 5_000 * Math.max(1, changes);
+}
+
+/**
+ * Lets Kubernetes' own migrator go first, but not for ever.
+ * @throws {InTreeRunning} while it works on the resource: the attempt ends, and others go on meanwhile
+ */
+export async function yieldToInTree(
+  client: Client,
+  run: Run,
+  resource: Pick<Resource, "group" | "plural">,
+  { maxIdleMs = DEFAULT_MAX_IDLE_MS, signal }: MigrateOptions,
+): Promise<void> {
+  const running = await runningInTree(client, resource, signal);
+  if (running === undefined) return;
+  if (client.clock.monotonic() - run.progressAt < maxIdleMs) throw running;
+  run.emit({ type: "warning", message: `${messageOf(running)}; going on beside it` });
 }
 
 /** Rewrites all objects of a run, tells how far it is, and notes where it got further. */

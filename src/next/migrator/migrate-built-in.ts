@@ -2,14 +2,13 @@ import { type AgreedResource, agreement } from "../apiservers/agree.ts";
 import { discover } from "../apiservers/discovery.ts";
 import { type Answers, ApiServerMissing, askEach } from "../apiservers/find.ts";
 import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
-import { KsvmError, messageOf } from "../../errors.ts";
+import { KsvmError } from "../../errors.ts";
 import { EpochChanged } from "../epoch.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { apiVersion, resourceName } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { DEFAULT_MAX_IDLE_MS, mayBeginAgain, newRun, pauseMs, rewrite, type Run } from "./attempts.ts";
-import { InTreeRunning, runningInTree } from "./in-tree.ts";
+import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
 import { type Target, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForRewrite } from "./rights.ts";
 import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
@@ -65,9 +64,7 @@ export async function migrateBuiltIn(client: Client, name: string, options: Buil
         held.signal.throwIfAborted();
         if (error instanceof EpochChanged) run.changes++;
         if (!mayBeginAgain(run, error, clock.monotonic(), options.maxIdleMs)) throw error;
-        const reason = messageOf(error);
-        const isInTree = error instanceof InTreeRunning;
-        run.emit(isInTree ? { type: "waiting", for: "inTree", reason } : { type: "beginsAgain", reason });
+        run.emit(beginsAgain(error));
         await clock.sleep(pauseMs(run.changes), held.signal);
       }
     }
@@ -83,14 +80,10 @@ async function attempt(
   lease: RunLease,
   options: BuiltInOptions,
 ): Promise<MigrationResult> {
-  const { maxIdleMs = DEFAULT_MAX_IDLE_MS, settled, settleMs = DEFAULT_SETTLE_MS, signal } = options;
+  const { settled, settleMs = DEFAULT_SETTLE_MS, signal } = options;
   const { name } = run;
   const { clock } = client;
-  const running = await runningInTree(client, found, signal);
-  if (running !== undefined) {
-    if (clock.monotonic() - run.progressAt < maxIdleMs) throw running;
-    run.emit({ type: "warning", message: `${messageOf(running)}; going on beside it` });
-  }
+  await yieldToInTree(client, run, found, options);
   await tryOneWrite(client, targetOf(found), signal);
 
   // Every API server stores the resource in one way, and writes of before have ended.

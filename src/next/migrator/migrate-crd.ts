@@ -10,8 +10,7 @@ import { whose } from "../kube/errors.ts";
 import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, storageVersion } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { watch } from "../kube/watch.ts";
-import { DEFAULT_MAX_IDLE_MS, mayBeginAgain, newRun, pauseMs, rewrite, type Run } from "./attempts.ts";
-import { InTreeRunning, runningInTree } from "./in-tree.ts";
+import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
 import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForFreeze, rightsForRewrite } from "./rights.ts";
 import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, RunLease } from "./run-lease.ts";
@@ -122,12 +121,6 @@ export async function migrateCrds(
   return [...new Set(names)].map((name) => ends.get(name) ?? { name, error: options.signal.reason });
 }
 
-function beginsAgain(error: unknown): MigrationEvent {
-  const reason = messageOf(error);
-  if (error instanceof InTreeRunning) return { type: "waiting", for: "inTree", reason };
-  return whose(error) === "webhook" ? { type: "waiting", for: "webhook", reason } : { type: "beginsAgain", reason };
-}
-
 const AT_ONCE = 8;
 
 /** Does the same for each item, some at a time. `work` must not throw. */
@@ -162,12 +155,7 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
     const tally = await rewrite(client, run, target, options);
     return { resource: run.name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", ...versionsOf(crd), tally };
   }
-  const running = await runningInTree(client, target.resource, signal);
-  if (running !== undefined) {
-    const idleMs = client.clock.monotonic() - run.progressAt;
-    if (idleMs < (options.maxIdleMs ?? DEFAULT_MAX_IDLE_MS)) throw running;
-    run.emit({ type: "warning", message: `${messageOf(running)}; going on beside it` });
-  }
+  await yieldToInTree(client, run, target.resource, options);
   const guard = await chooseGuard(client, run.name, signal);
   const areServersNamed = options.endpoints !== undefined;
   const rights = rightsForRewrite(target.resource, { leaseNamespace, areServersNamed });
