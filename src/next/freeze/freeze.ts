@@ -1,0 +1,246 @@
+import { createHash } from "node:crypto";
+import { KsvmError } from "../../errors.ts";
+import { EpochChanged, epochOf } from "../epoch.ts";
+import type { Client } from "../kube/client.ts";
+import { unlessForbidden, whose } from "../kube/errors.ts";
+import {
+  BINDINGS,
+  type Crd,
+  CRDS,
+  type KubeObject,
+  type Lease,
+  LEASES,
+  type ObjectMeta,
+  POLICIES,
+  WEBHOOK_CONFIGURATIONS,
+} from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { CRD_FIELD_MANAGER, type Guard, MIGRATING, MIGRATING_VALUE, OWNER, policySpec, WEBHOOK_NAME } from "./rule.ts";
+
+/** Who froze a CRD: the Lease that says whether its run lives, and which run it is. */
+export interface FreezeOwner {
+  /** `namespace/name` of the Lease that the run holds. */
+  readonly lease: string;
+  /** Unique to one run. */
+  readonly identity: string;
+  /** When the run began, RFC 3339. */
+  readonly since: string;
+}
+
+/** Reads the owner annotation; `undefined` where this program did not write it. */
+export function parseOwner(text: string | undefined): FreezeOwner | undefined {
+  try {
+    const owner = JSON.parse(text ?? "") as Partial<FreezeOwner> | null;
+    const isOwner = [owner?.lease, owner?.identity, owner?.since].every((value) => typeof value === "string");
+    return isOwner ? (owner as FreezeOwner) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether the freeze of a CRD is that of this run. */
+export function isFrozenBy({ metadata: { annotations } }: Pick<Crd, "metadata">, identity: string): boolean {
+  return annotations?.[MIGRATING] !== undefined && parseOwner(annotations[OWNER])?.identity === identity;
+}
+
+/**
+ * The run that froze a CRD; `"other"` for another client; `undefined` where it is not frozen. The owner annotation
+ * alone does not tell: it stays behind where a user lifts a freeze with kubectl, and would claim the freeze that the
+ * user adds later. So the API server's note of who wrote the migrating annotation decides.
+ */
+export function freezerOf({ annotations = {}, managedFields = [] }: ObjectMeta): FreezeOwner | "other" | undefined {
+  const value = annotations[MIGRATING];
+  if (value === undefined) return undefined;
+  const managers = managedFields
+    .filter(({ fieldsV1 }) => {
+      const fields = fieldsV1 as { "f:metadata"?: { "f:annotations"?: object } } | undefined;
+      return Object.hasOwn(fields?.["f:metadata"]?.["f:annotations"] ?? {}, `f:${MIGRATING}`);
+    })
+    .map(({ manager }) => manager);
+  // The API server merges the oldest managers under that name. Another client may have emptied managedFields.
+  const isOurs = managers.some((manager) => manager === CRD_FIELD_MANAGER || manager === "ancient-changes");
+  const mayBeOurs = managers.length === 0 && value === MIGRATING_VALUE;
+  return isOurs || mayBeOurs ? (parseOwner(annotations[OWNER]) ?? "other") : "other";
+}
+
+/** The webhook where its configuration is installed, else a policy for this one CRD. */
+export async function chooseGuard(client: Client, crdName: string, signal: AbortSignal): Promise<Guard> {
+  const path = `${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`;
+  const find = (): Promise<unknown> =>
+    // Who may not see it installs a policy, which does no harm beside the webhook.
+    unlessForbidden(client.find(path, { signal }));
+  const isInstalled = (await retry(client, find, { signal })) !== undefined;
+  return isInstalled ? { kind: "webhook", name: WEBHOOK_NAME } : { kind: "policy", name: policyName(crdName) };
+}
+
+const MAX_NAME = 253;
+
+/**
+ * The policy and its binding have the same name. A hash stands for that of a CRD which leaves no room for the prefix.
+ */
+export function policyName(crdName: string): string {
+  const name = `ksvm-freeze.${crdName}`;
+  if (name.length <= MAX_NAME) return name;
+  const hash = createHash("sha256").update(crdName).digest("hex").slice(0, 32);
+  return `${name.slice(0, MAX_NAME - hash.length - 1).replace(/[.-]+$/, "")}.${hash}`;
+}
+
+const LABELS = { "app.kubernetes.io/managed-by": "ksvm" };
+const MAX_CONFLICTS = 20;
+
+/**
+ * Puts the guard in place where that is this run's business, and annotates the CRD. The caller holds the Lease of the
+ * run, so the freeze of another run was left by one that died, and is taken over.
+ *
+ * @param epoch the CRD must still be of it
+ * @returns the CRD as it is frozen
+ * @throws {EpochChanged}; {KsvmError} ForeignFreeze where another client froze it
+ */
+export async function freeze(
+  client: Client,
+  epoch: Crd,
+  { guard, owner, signal }: { readonly guard: Guard; readonly owner: FreezeOwner; readonly signal: AbortSignal },
+): Promise<Crd> {
+  const { name } = epoch.metadata;
+  if (guard.kind === "policy") await installPolicy(client, name, owner, signal);
+  const annotations = { [MIGRATING]: MIGRATING_VALUE, [OWNER]: JSON.stringify(owner) };
+  for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
+    const crd = await retry(client, () => client.get<Crd>(`${CRDS}/${name}`, { signal }), { signal });
+    if (epochOf(crd) !== epochOf(epoch)) throw new EpochChanged(name, "the spec of the CRD changed");
+    if (isFrozenBy(crd, owner.identity)) return crd;
+    if (freezerOf(crd.metadata) === "other") throw foreignFreeze(crd);
+    // Not broken off half way: what is under way could land after the freeze was lifted.
+    const frozen = await annotate(client, crd, annotations, new AbortController().signal);
+    if (frozen !== undefined) return frozen;
+  }
+  throw new EpochChanged(name, "other clients kept writing the CRD");
+}
+
+function foreignFreeze({ metadata: { name } }: Crd): KsvmError {
+  return new KsvmError(
+    "ForeignFreeze",
+    `Cannot migrate "${name}": its storage version is frozen by something other than ksvm (annotation ${MIGRATING}); ` +
+      `wait for it to end, or lift the freeze with: kubectl annotate crd ${name} ${MIGRATING}-`,
+  );
+}
+
+/** Writes annotations, with what was read as precondition. @returns `undefined` where it was another object by then */
+async function annotate(
+  client: Client,
+  { metadata: { name, resourceVersion, uid } }: Crd,
+  annotations: Readonly<Record<string, string | null>>,
+  signal: AbortSignal,
+  forMs?: number,
+): Promise<Crd | undefined> {
+  const body = { metadata: { uid, resourceVersion, annotations } };
+  const options = { fieldManager: CRD_FIELD_MANAGER, signal };
+  const write = (): Promise<Crd> => client.patch<Crd>(`${CRDS}/${name}`, body, options);
+  try {
+    return await retry(client, write, { signal, ...(forMs === undefined ? {} : { forMs }) });
+  } catch (error) {
+    if (whose(error) === "conflict") return undefined;
+    throw error;
+  }
+}
+
+/** Applied, so that one which a dead run left has the content of this program by then. */
+async function installPolicy(client: Client, crdName: string, owner: FreezeOwner, signal: AbortSignal): Promise<void> {
+  const name = policyName(crdName);
+  const metadata = { name, labels: LABELS, annotations: { [OWNER]: JSON.stringify(owner) } };
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  const policy = { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: policySpec(crdName) };
+  const spec = { policyName: name, validationActions: ["Deny"] };
+  const binding = { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec };
+  const options = { fieldManager: CRD_FIELD_MANAGER, signal };
+  await retry(client, () => client.apply(`${POLICIES}/${name}`, policy, options), { signal });
+  await retry(client, () => client.apply(`${BINDINGS}/${name}`, binding, options), { signal });
+}
+
+/** A freeze must not stay behind: what fails is repeated for so long. */
+const UNFREEZE_MS = 3_600_000;
+
+/**
+ * Lifts the freeze of one run: removes its policy, then the annotations. Whatever is left of a run that dies in between
+ * has its annotation, so that the next one finds it. The freeze and the policy of another run or client are left alone.
+ *
+ * @returns whether there was a freeze to lift
+ */
+export async function unfreeze(client: Client, crdName: string, identity: string): Promise<boolean> {
+  const { signal } = new AbortController();
+  const limits = { signal, forMs: UNFREEZE_MS };
+  // Where it fails, the CRD is unfrozen all the same: a policy alone denies nothing.
+  const removal = await removePolicy(client, crdName, identity).catch((error: unknown) => ({ error }));
+  for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
+    const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${crdName}`, { signal }), limits);
+    const { annotations = {} } = crd?.metadata ?? {};
+    // Of a freeze that another client has lifted, the owner may be left: it would name a run that is over.
+    const isOurs = crd !== undefined && parseOwner(annotations[OWNER])?.identity === identity;
+    if (!isOurs || (await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal, UNFREEZE_MS))) {
+      if (removal !== undefined) throw removal.error;
+      return isOurs && annotations[MIGRATING] !== undefined;
+    }
+    await client.clock.sleep(50 * (conflicts + client.random()), signal);
+  }
+  throw new KsvmError("CleanupFailed", `Cannot lift the freeze of "${crdName}": other clients kept writing the CRD`);
+}
+
+/** Removes the policy and its binding where they are those of this run: another one has the same names. */
+async function removePolicy(client: Client, crdName: string, identity: string): Promise<void> {
+  const { signal } = new AbortController();
+  const name = policyName(crdName);
+  for (const path of [`${BINDINGS}/${name}`, `${POLICIES}/${name}`]) {
+    const remove = async (): Promise<void> => {
+      // Beside the webhook no run installs one, and its user needs no right to it.
+      const found = await unlessForbidden(client.find<KubeObject>(path, { signal }));
+      const { annotations, resourceVersion, uid } = found?.metadata ?? {};
+      if (parseOwner(annotations?.[OWNER])?.identity !== identity) return;
+      await client.delete(path, { signal, preconditions: { uid, resourceVersion } });
+    };
+    for (let conflicts = 0; ; conflicts++) {
+      try {
+        await retry(client, remove, { signal, forMs: UNFREEZE_MS });
+        break;
+      } catch (error) {
+        // The API server writes the status of a policy, too.
+        if (whose(error) !== "conflict" || conflicts === MAX_CONFLICTS) throw error;
+      }
+    }
+  }
+}
+
+/** A Lease that is not renewed for so long, in milliseconds, has no live holder. */
+const WATCH_LEASE_MS = 17_000;
+
+/**
+ * Lifts a freeze whose owner holds no live Lease: it was left by a run that died. Whether a run lives is judged by
+ * watching its Lease, never by comparing clocks.
+ *
+ * @returns whether a freeze was lifted; `false` also for that of another client, and of a run that lives
+ */
+export async function unfreezeLeftBehind(client: Client, crd: Crd, signal: AbortSignal): Promise<boolean> {
+  const owner = freezerOf(crd.metadata);
+  if (owner === undefined || owner === "other") return false;
+  const { name } = crd.metadata;
+  if (await isHeld(client, owner, signal)) return false;
+  return unfreeze(client, name, owner.identity);
+}
+
+const POLL_MS = 1_000;
+
+/** Whether a run holds its Lease: it renews it while it is watched. */
+async function isHeld(client: Client, { identity, lease }: FreezeOwner, signal: AbortSignal): Promise<boolean> {
+  const [namespace = "", name = ""] = lease.split("/");
+  // The annotation says which Lease that is. Who may write it could name any, and keep the freeze in place.
+  const path = `${LEASES}/${encodeURIComponent(namespace)}/leases/${encodeURIComponent(name)}`;
+  const read = (): Promise<Lease | undefined> => client.find<Lease>(path, { signal });
+  const { clock } = client;
+  const first = await retry(client, read, { signal });
+  let now = first;
+  for (const end = clock.monotonic() + WATCH_LEASE_MS; now?.spec?.holderIdentity === identity; ) {
+    if (now.metadata.resourceVersion !== first?.metadata.resourceVersion) return true;
+    if (clock.monotonic() >= end) return false;
+    await clock.sleep(POLL_MS, signal);
+    now = await retry(client, read, { signal });
+  }
+  return false;
+}

@@ -1,0 +1,197 @@
+import { type AgreedResource, agreement } from "../apiservers/agree.ts";
+import { discover } from "../apiservers/discovery.ts";
+import { type Answers, ApiServerMissing, askEach } from "../apiservers/find.ts";
+import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
+import { KsvmError } from "../../errors.ts";
+import { EpochChanged } from "../epoch.ts";
+import type { Client } from "../kube/client.ts";
+import { whose } from "../kube/errors.ts";
+import { apiVersion, resourceName } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
+import { type Target, tryOneWrite } from "./rewrite.ts";
+import { assertRights, rightsForDryRun, rightsForRewrite } from "./rights.ts";
+import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
+import type { MigrateOptions, MigrationResult } from "./types.ts";
+
+export interface BuiltInOptions extends MigrateOptions {
+  /**
+   * What was waited for already: hash, processes and purpose. How API servers store a built-in resource does not change
+   * while they run. The caller keeps it for as long as its process lives. @default nothing was
+   */
+  readonly settled?: Set<string>;
+  /**
+   * What else each API server has to answer, and all of them alike, such as the hash of its EncryptionConfiguration. It
+   * must not change until the end. @default nothing
+   */
+  readonly evidence?: (apiServer: Client, signal: AbortSignal) => Promise<string>;
+}
+
+/** What a run of a built-in resource rests on. */
+interface Foundation {
+  readonly resource: AgreedResource;
+  readonly epoch: string;
+}
+
+/**
+ * Rewrites every object of a resource that has no CRD, or of one whose storage version stays as it is. Nothing is
+ * frozen and nothing pruned: every API server shows one and the same hash, writes of before have ended, and at the end
+ * there are the same hash and the same processes. Else the run begins again.
+ *
+ * @param name `plural.group`, or `plural` in the core group
+ * @throws {KsvmError} ResourceNotFound, ResourceNotMigratable, Forbidden, AlreadyMigrating, ApiServerMissing
+ */
+export async function migrateBuiltIn(client: Client, name: string, options: BuiltInOptions): Promise<MigrationResult> {
+  const { dryRun = false, leaseNamespace: namespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
+  const { clock } = client;
+  const run = newRun(client, name, options);
+  const found = await findResource(client, name, signal);
+  if (dryRun) {
+    await assertRights(client, name, rightsForDryRun(found), signal);
+    const tally = await rewrite(client, run, targetOf(found), options);
+    return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", tally };
+  }
+  const areServersNamed = options.endpoints !== undefined;
+  const rights = rightsForRewrite(found, { leaseNamespace: namespace, areServersNamed });
+  await assertRights(client, name, rights, signal);
+  const lease = await RunLease.take(client, { namespace, resource: name, identity: run.identity, signal });
+  const held = { ...options, signal: AbortSignal.any([signal, lease.lost]) };
+  try {
+    for (;;) {
+      try {
+        return await attempt(client, run, found, lease, held);
+      } catch (error) {
+        held.signal.throwIfAborted();
+        if (error instanceof EpochChanged) run.changes++;
+        if (!mayBeginAgain(run, error, clock.monotonic(), options.maxIdleMs)) throw error;
+        run.emit(beginsAgain(error));
+        await clock.sleep(pauseMs(run.changes), held.signal);
+      }
+    }
+  } finally {
+    await lease.release();
+  }
+}
+
+async function attempt(
+  client: Client,
+  run: Run,
+  found: AgreedResource,
+  lease: RunLease,
+  options: BuiltInOptions,
+): Promise<MigrationResult> {
+  const { settled, settleMs = DEFAULT_SETTLE_MS, signal } = options;
+  const { name } = run;
+  const { clock } = client;
+  await yieldToInTree(client, run, found, options);
+  await tryOneWrite(client, targetOf(found), signal);
+
+  // Every API server stores the resource in one way, and writes of before have ended.
+  let foundation: Foundation | undefined;
+  const ask = async (): Promise<Answers<unknown>> => {
+    const seen = await look(client, name, found, options);
+    foundation = seen.foundation;
+    // Another hash or another evidence has to be waited for like another process.
+    return { ...seen.answers, processes: seen.foundation.epoch };
+  };
+  const purpose = checkpointPurpose(options, run.identity);
+  const waitedFor = (): string => `${foundation?.epoch ?? ""} ${purpose}`;
+  const wasSettled = async (): Promise<boolean> => settled?.has(waitedFor()) === true;
+  const start = clock.monotonic();
+  await settle(client, ask, wasSettled, { ...options, settleMs, onEvent: run.emit });
+  // The wait is no time without progress.
+  run.progressAt += clock.monotonic() - start;
+  if (foundation === undefined) throw new KsvmError("Internal", "no API server was asked");
+  const { epoch, resource } = foundation;
+  settled?.add(waitedFor());
+
+  const left = lease.checkpoint;
+  const resume = left?.epoch === epoch && left.purpose === purpose ? left : undefined;
+  if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
+  const tally = await rewrite(client, run, targetOf(resource), options, resume, (position) => {
+    lease.checkpoint = { epoch, purpose, ...position };
+  });
+  const after = await look(client, name, found, options);
+  if (after.foundation.epoch !== epoch) {
+    throw new EpochChanged(name, "an API server was started, has left, or stores the resource otherwise");
+  }
+  lease.checkpoint = undefined;
+  return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "migrated", epoch, tally };
+}
+
+/** @throws {ApiServerMissing} where API servers do not agree, which passes once an upgrade is over */
+async function look(
+  client: Client,
+  name: string,
+  found: AgreedResource,
+  options: BuiltInOptions,
+): Promise<{ readonly foundation: Foundation; readonly answers: Answers<unknown> }> {
+  const { evidence, signal } = options;
+  const { agreed, answers, disagreements } = await agreement(client, options, [found], signal);
+  const resource = agreed.get(name);
+  if (resource === undefined) {
+    const reason = disagreements.get(name) ?? "an API server does not list it";
+    throw new ApiServerMissing(`the API servers do not agree on how "${name}" is stored: ${reason}`);
+  }
+  let proof = "";
+  if (evidence !== undefined) {
+    const asked = await askEach(client, options, evidence, signal);
+    const [first, ...others] = new Set(asked.answers.map(({ answer }) => answer));
+    if (others.length > 0 || asked.processes !== answers.processes) {
+      throw new ApiServerMissing(`the API servers do not agree on how "${name}" is encrypted`);
+    }
+    proof = ` ${first}`;
+  }
+  return { answers, foundation: { resource, epoch: `${resource.hash} ${answers.processes}${proof}` } };
+}
+
+/** Built-in versions are converted in both directions while they are served, so managedFields stay as they are. */
+function targetOf({ group, kind, plural, version }: AgreedResource): Target {
+  return {
+    resource: { group, version, plural },
+    kind,
+    storedAs: apiVersion({ group, version }),
+    otherVersions: [],
+    wantedFields: () => undefined,
+    hasStatus: false,
+  };
+}
+
+/** A group and its versions, the preferred one first. */
+interface ApiGroup {
+  readonly preferredVersion: { readonly version: string };
+  readonly versions: readonly { readonly version: string }[];
+}
+
+/** @throws {KsvmError} ResourceNotFound; ResourceNotMigratable where it cannot be listed and patched */
+async function findResource(client: Client, name: string, signal: AbortSignal): Promise<AgreedResource> {
+  const [plural = "", ...rest] = name.split(".");
+  const group = rest.join(".");
+  const notFound = new KsvmError(
+    "ResourceNotFound",
+    `Cannot find "${name}": expected a resource such as "deployments.apps" or "secrets"`,
+  );
+  const read = <T>(path: string): Promise<T> =>
+    retry(client, () => client.get<T>(path, { signal }), { signal }).catch((error: unknown) => {
+      throw whose(error) === "gone" ? notFound : error;
+    });
+  const versions =
+    group === ""
+      ? ["v1"]
+      : await read<ApiGroup>(`/apis/${group}`).then(({ preferredVersion, versions: all }) => [
+          ...new Set([preferredVersion.version, ...all.map(({ version }) => version)]),
+        ]);
+  for (const version of versions) {
+    const served = await retry(client, () => discover(client, { group, version }, { signal }), { signal });
+    const entry = served.find((resource) => resource.name === plural);
+    if (entry === undefined) continue;
+    const missing = ["list", "patch"].filter((verb) => !entry.verbs.includes(verb));
+    if (missing.length === 0) {
+      const { kind, storageVersionHash: hash = "", verbs } = entry;
+      return { group, version, plural, kind, verbs, hash };
+    }
+    const text = `the API server does not offer ${missing.join(" and ")} for it`;
+    throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${resourceName({ group, plural })}": ${text}`);
+  }
+  throw notFound;
+}
