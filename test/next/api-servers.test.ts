@@ -1,6 +1,6 @@
 // Two API servers on one etcd: each has to answer, whatever becomes of the other.
 import t from "tap";
-import { storageVersionHash } from "../../src/next/apiservers/discovery.ts";
+import { storageVersionHash } from "../../src/next/apiservers/converge.ts";
 import { askEach } from "../../src/next/apiservers/find.ts";
 import { LEASES } from "../../src/next/kube/objects.ts";
 import { migrateBuiltIn } from "../../src/next/migrator/migrate-built-in.ts";

@@ -1,8 +1,7 @@
 // How API servers are asked, on a clock that moves where somebody waits.
 import t from "tap";
 import { agreement } from "../../src/next/apiservers/agree.ts";
-import { convergeAll } from "../../src/next/apiservers/converge.ts";
-import { storageVersionHash } from "../../src/next/apiservers/discovery.ts";
+import { convergeAll, storageVersionHash } from "../../src/next/apiservers/converge.ts";
 import { askEach, identityLeases } from "../../src/next/apiservers/find.ts";
 import { Client } from "../../src/next/kube/client.ts";
 import type { HttpAnswer, HttpRequest } from "../../src/next/kube/http.ts";

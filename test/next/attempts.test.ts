@@ -1,7 +1,7 @@
 import t from "tap";
 import { KsvmError } from "../../src/errors.ts";
 import { ApiServerMissing } from "../../src/next/apiservers/find.ts";
-import { EpochChanged } from "../../src/next/epoch.ts";
+import { EpochChanged } from "../../src/next/apiservers/converge.ts";
 import { Client } from "../../src/next/kube/client.ts";
 import { ApiError } from "../../src/next/kube/errors.ts";
 import type { HttpAnswer } from "../../src/next/kube/http.ts";

@@ -2,7 +2,7 @@ import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
 import { type KubeList, type KubeObject, type Resource, resourceName } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { type DiscoveredResource, discover, storageVersionHash } from "./discovery.ts";
+import { type DiscoveredResource, discover, storageVersionHash } from "./converge.ts";
 import { type Answers, type ApiServerOptions, askEach, identityLeases } from "./find.ts";
 
 /** A resource that every API server stores in the same way. */

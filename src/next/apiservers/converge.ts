@@ -1,10 +1,18 @@
-import { messageOf } from "../../errors.ts";
-import { EpochChanged, epochOf } from "../epoch.ts";
+import { createHash } from "node:crypto";
+import { KsvmError, messageOf } from "../../errors.ts";
 import type { Client } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import { apiVersion, type Crd, CRDS, type KubeObject, METADATA_LIST, storageVersion } from "../kube/objects.ts";
+import { ApiError, whose } from "../kube/errors.ts";
+import {
+  apiVersion,
+  type Crd,
+  CRDS,
+  groupVersionPath,
+  type KubeObject,
+  METADATA_LIST,
+  type Resource,
+  storageVersion,
+} from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { type DiscoveredResource, discover, storageVersionHash } from "./discovery.ts";
 import { type Answers, type ApiServerOptions, ApiServerMissing, askEach } from "./find.ts";
 
 /** What an answer may take, in milliseconds: reads wait for no webhook. */
@@ -111,4 +119,55 @@ async function discoveryLag(
   const hash = shown.storageVersionHash ?? "";
   if (hash === expected) return undefined;
   return `its discovery shows storageVersionHash "${hash}" of "${crd.metadata.name}", not "${expected}"`;
+}
+
+/** One entry of the discovery document of a version. */
+export interface DiscoveredResource {
+  readonly name: string;
+  readonly kind: string;
+  readonly namespaced: boolean;
+  readonly verbs: readonly string[];
+  readonly storageVersionHash?: string;
+}
+
+/** What one API server serves in a version, subresources included; nothing where it does not serve the version. */
+export async function discover(
+  apiServer: Client,
+  version: Pick<Resource, "group" | "version">,
+  limits: { readonly signal: AbortSignal; readonly timeoutMs?: number },
+): Promise<readonly DiscoveredResource[]> {
+  const path = groupVersionPath(version);
+  try {
+    const list = await apiServer.get<{ resources: readonly DiscoveredResource[] | null }>(path, limits);
+    return list.resources ?? [];
+  } catch (error) {
+    if (whose(error) === "gone") return [];
+    throw error;
+  }
+}
+
+/**
+ * What discovery shows for objects that are stored in a version.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/endpoints/discovery/storageversionhash.go
+ */
+export function storageVersionHash(group: string, version: string, kind: string): string {
+  return createHash("sha256").update(`${group}/${version}/${kind}`).digest().subarray(0, 8).toString("base64");
+}
+
+/** `uid/generation`: another spec has another one, whatever it says, and so has another CRD of the same name. */
+export function epochOf({ metadata }: Pick<KubeObject, "metadata">): string {
+  return `${metadata.uid}/${metadata.generation ?? 0}`;
+}
+
+/** What an attempt rests on has changed. Nothing was pruned; another attempt begins at step 1. */
+export class EpochChanged extends KsvmError {
+  override readonly name = "EpochChanged";
+  /** Of the CRD or the built-in resource. */
+  readonly resource: string;
+
+  constructor(resource: string, what: string) {
+    super("StorageVersionChanged", `Cannot continue with "${resource}": ${what}; nothing was pruned`);
+    this.resource = resource;
+  }
 }

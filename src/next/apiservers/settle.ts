@@ -1,10 +1,9 @@
 import { KsvmError, messageOf } from "../../errors.ts";
-import { EpochChanged } from "../epoch.ts";
+import { EpochChanged, convergeAll } from "./converge.ts";
 import type { Client } from "../kube/client.ts";
 import { mayPass } from "../kube/errors.ts";
 import type { Crd } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { convergeAll } from "./converge.ts";
 import { type Answers, ApiServerMissing, type ApiServerOptions, identityLeases } from "./find.ts";
 
 /** What a wait tells those who watch it. */

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { KsvmError } from "../../errors.ts";
-import { EpochChanged, epochOf } from "../epoch.ts";
+import { EpochChanged, epochOf } from "../apiservers/converge.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
 import {

@@ -1,6 +1,6 @@
 import { KsvmError, messageOf } from "../../errors.ts";
 import { ApiServerMissing } from "../apiservers/find.ts";
-import { EpochChanged } from "../epoch.ts";
+import { EpochChanged } from "../apiservers/converge.ts";
 import type { Client } from "../kube/client.ts";
 import { mayPass, whose } from "../kube/errors.ts";
 import type { Resource } from "../kube/objects.ts";

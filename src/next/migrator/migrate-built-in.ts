@@ -1,9 +1,8 @@
 import { type AgreedResource, agreement } from "../apiservers/agree.ts";
-import { discover } from "../apiservers/discovery.ts";
+import { discover, EpochChanged } from "../apiservers/converge.ts";
 import { type Answers, ApiServerMissing, askEach } from "../apiservers/find.ts";
 import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
 import { KsvmError } from "../../errors.ts";
-import { EpochChanged } from "../epoch.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { apiVersion, resourceName } from "../kube/objects.ts";

@@ -1,7 +1,6 @@
-import { convergeAll } from "../apiservers/converge.ts";
+import { convergeAll, EpochChanged, epochOf } from "../apiservers/converge.ts";
 import { DEFAULT_SETTLE_MS, settleCrds } from "../apiservers/settle.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
-import { EpochChanged, epochOf } from "../epoch.ts";
 import { chooseGuard, freeze, parseOwner, unfreeze, unfreezeLeftBehind } from "../freeze/freeze.ts";
 import { proveFreeze } from "../freeze/prove.ts";
 import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from "../freeze/rule.ts";
