@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { type CustomResourceDefinition, storageVersionHashOf } from "../src/api/crd.ts";
 import type { StorageState, StorageVersionMigration } from "../src/api/migration.ts";
 import { CRD_ANNOTATION } from "../src/api/names.ts";
-import { MIGRATIONS, STORAGE_STATES } from "../src/kube/resources.ts";
+import { MIGRATIONS, STORAGE_STATES } from "../src/old/kube/resources.ts";
 import { formatCrdRecord } from "../src/trigger/crd-facts.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";

@@ -3,8 +3,8 @@ import type { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { storageVersionOf, storedVersionsOf } from "../src/api/crd.ts";
-import type { NewObject } from "../src/kube/client.ts";
-import { collectionPath } from "../src/kube/resources.ts";
+import type { NewObject } from "../src/old/kube/client.ts";
+import { collectionPath } from "../src/old/kube/resources.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { type CrdShape, TestKind } from "../test/integration/crd-fixture.ts";
 

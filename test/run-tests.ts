@@ -14,7 +14,7 @@ const ROOT = join(import.meta.dirname, "..");
 
 /** The first pattern that matches a file is its kind. Everything else is a unit test, so that no folder is forgotten. */
 const KINDS = {
-  long: "test/{long,installed,next}/**",
+  long: "test/{long,installed,engine}/**",
   cluster: "test/{control-plane,contract,integration,chaos,simulation/fidelity}/**",
   simulation: "test/simulation/**",
   docs: "test/docs/**",

@@ -1,4 +1,4 @@
-import type { NewObject } from "../../src/kube/client.ts";
+import type { NewObject } from "../../src/old/kube/client.ts";
 import { TestKind } from "../../test/integration/crd-fixture.ts";
 import type { Cluster } from "../../test/integration/cluster.ts";
 import { runKsvm } from "../run-ksvm.ts";

@@ -1,207 +1,173 @@
-import { storageVersionHashOf } from "../api/crd.ts";
-import { isNewer } from "../api/resource-version.ts";
-import { KsvmError } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { type ApiResource, resourcesOf } from "../kube/discovery.ts";
-import { ApiError } from "../kube/errors.ts";
-import { failureKindOf, isTooLargeResourceVersion } from "../kube/failure.ts";
-import { type Check, checkFailureOf } from "./ask-all.ts";
-import { cachedCrd, NOT_FILLED } from "./cached-crd.ts";
-import { pauseAdvice } from "./settle.ts";
+import { createHash } from "node:crypto";
+import { KsvmError, messageOf } from "../errors.ts";
+import type { Client } from "../kube/client.ts";
+import { ApiError, whose } from "../kube/errors.ts";
+import {
+  apiVersion,
+  type Crd,
+  CRDS,
+  groupVersionPath,
+  type KubeObject,
+  METADATA_LIST,
+  type Resource,
+  storageVersion,
+} from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { type Answers, type ApiServerOptions, ApiServerMissing, askEach } from "./find.ts";
 
-/** The default of `--convergence-timeout`, in milliseconds. */
-export const DEFAULT_CONVERGENCE_TIMEOUT_MS = 300_000;
+/** What an answer may take, in milliseconds: reads wait for no webhook. */
+const ANSWER_MS = 5_000;
+/** The metadata of a thousand CRDs has tens of megabytes. */
+const LONG_ANSWER_MS = 30_000;
 
-/** What every API server has to show. */
-export interface ConvergenceTarget {
-  readonly group: string;
-  readonly resource: string;
-  readonly kind: string;
-  readonly storageVersion: string;
-  /** The served version whose discovery document is asked. */
-  readonly requestVersion: string;
-  /** Whether the storage version is served: an API server shows no hash for one that is not. */
-  readonly isStorageServed: boolean;
-  /** The CRD once its storage version was frozen. */
-  readonly crd: KnownCrd;
+/** The CRDs that an API server has not observed, and what is wrong with the first one. */
+interface Lag {
+  readonly behind: readonly Crd[];
+  readonly reason: string;
 }
 
 /**
- * A check that an API server knows the CRD as it is, and shows, in discovery, the storageVersionHash of the storage version.
- * The hash alone is of any state: where the storage version went there and back, one that has yet to see that shows the same.
- * Both are necessary, not enough: for a moment its handler still writes the old version
- * (https://github.com/kubernetes/kubernetes/issues/130235).
- */
-export function convergenceCheck(target: ConvergenceTarget, signal: AbortSignal): Check {
-  return async (client) => {
-    const { crd, group, resource, requestVersion } = target;
-    const { transport } = client;
-    try {
-      const behind = await behindReason(client, crd, signal);
-      if (behind !== undefined) {
-        return { reason: behind, silent: false };
-      }
-      const resources = await resourcesOf(transport, { group, version: requestVersion }, { signal });
-      const reason = lagReason(
-        target,
-        resources.find(({ name }) => name === resource),
-      );
-      return reason === undefined ? undefined : { reason, silent: false };
-    } catch (error) {
-      return checkFailureOf(error, signal);
-    }
-  };
-}
-
-/** A CRD as it was read. */
-export interface KnownCrd {
-  readonly name: string;
-  readonly uid: string;
-  readonly resourceVersion: string;
-  readonly generation?: number | undefined;
-  /** Up to where the watch of CRDs has to be. @default this CRD */
-  readonly notOlderThan?: string | undefined;
-}
-
-/** A check that an API server knows the CRD as it was read, and passes another check. */
-export function followingCheck(crd: KnownCrd | undefined, check: Check, signal: AbortSignal): Check {
-  return async (client) => {
-    try {
-      const behind = crd && (await behindReason(client, crd, signal));
-      return behind === undefined ? await check(client) : { reason: behind, silent: false };
-    } catch (error) {
-      return checkFailureOf(error, signal);
-    }
-  };
-}
-
-/** Who is told that an API server is behind at the first look, or may be: where it does not say, or the look is broken off. */
-export interface FirstLook {
-  readonly onLag: () => void;
-  /** The look waits for this, and fails with it. Not called where the look is broken off. */
-  readonly onDifference: () => Promise<void>;
-}
-
-/**
- * A check that asks each API server once which CRD it knows at this moment, and passes whatever that is: one that knows an older one may have written an
- * older version, and by the time that it has to have followed nothing tells that any more. Once that is told of one, no other is asked.
- */
-export function knownAtFirst(
-  target: ConvergenceTarget,
-  { onDifference, onLag }: FirstLook,
-  signal: AbortSignal,
-): Check {
-  const asked = new WeakSet<ApiClient>();
-  let isTold = false;
-  return async (client) => {
-    if (isTold || asked.has(client)) {
-      return undefined;
-    }
-    asked.add(client);
-    if (await mayBeBehind(client, target, signal)) {
-      isTold = true;
-      onLag();
-      signal.throwIfAborted();
-      await onDifference();
-    }
-    return undefined;
-  };
-}
-
-/**
- * Why the watch of CRDs that an API server has is behind; `undefined` where it is not. What it knows of CRDs it has from the watch cache
- * that answers this request. It waits up to 3 s for that, and then refuses.
+ * Finds every API server anew, and waits until each has observed these CRDs: its watch cache shows this generation of
+ * each, and its discovery the storage version.
  *
- * https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+ * @throws {ApiServerMissing} naming one that has not within `forMs`; {EpochChanged} where a CRD is another one by now
  */
-async function behindReason(
-  client: ApiClient,
-  { name, resourceVersion, notOlderThan = resourceVersion }: KnownCrd,
+export async function convergeAll(
+  client: Client,
+  options: ApiServerOptions,
+  crds: readonly Crd[],
+  { forMs, signal }: { readonly forMs: number; readonly signal: AbortSignal },
+): Promise<Answers<void>> {
+  const { clock } = client;
+  const ask = async (apiServer: Client, asking: AbortSignal): Promise<void> => {
+    const start = clock.monotonic();
+    let behind = crds;
+    for (let pauseMs = 100; ; pauseMs = Math.min(pauseMs * 2, 2_000)) {
+      const lag = await lagOf(apiServer, behind, asking).catch((error: unknown): Lag => {
+        if (error instanceof ApiError) return { behind, reason: messageOf(error) };
+        throw error;
+      });
+      behind = lag.behind;
+      const [first] = behind;
+      if (first === undefined) return;
+      await assertSame(client, first, asking);
+      if (clock.monotonic() - start > forMs) {
+        throw new ApiServerMissing(`${apiServer.address} is behind: ${lag.reason}`);
+      }
+      await clock.sleep(pauseMs, asking);
+    }
+  };
+  return askEach(client, options, ask, signal);
+}
+
+/** Where the spec has changed meanwhile, no API server will ever show the one that is waited for. */
+async function assertSame(client: Client, crd: Crd, signal: AbortSignal): Promise<void> {
+  const { name } = crd.metadata;
+  const now = await retry(client, () => client.findListed<KubeObject>(CRDS, name, { signal }), { signal });
+  if (now === undefined) throw new EpochChanged(name, "the CRD was deleted");
+  if (epochOf(now) !== epochOf(crd)) throw new EpochChanged(name, "the spec of the CRD changed");
+}
+
+async function lagOf(apiServer: Client, crds: readonly Crd[], signal: AbortSignal): Promise<Lag> {
+  const [first] = crds;
+  if (first === undefined) return { behind: [], reason: "" };
+  // A list shows the watch cache, which the handlers follow. A GET is answered by etcd while the cache is not filled.
+  const one = crds.length === 1 ? { fieldSelector: `metadata.name=${first.metadata.name}` } : {};
+  const query = { ...one, resourceVersion: 0 };
+  const timeoutMs = crds.length === 1 ? ANSWER_MS : LONG_ANSWER_MS;
+  const { items } = await apiServer.list<KubeObject>(CRDS, { query, accept: METADATA_LIST, signal, timeoutMs });
+  const cached = new Map(items.map((item) => [item.metadata.name, item]));
+  const discovered = new Map<string, readonly DiscoveredResource[]>();
+  const reasons = new Map<Crd, string>();
+  for (const crd of crds) {
+    const reason =
+      cacheLag(crd, cached.get(crd.metadata.name)) ?? (await discoveryLag(apiServer, crd, discovered, signal));
+    if (reason !== undefined) reasons.set(crd, reason);
+  }
+  return { behind: [...reasons.keys()], reason: [...reasons.values()][0] ?? "" };
+}
+
+/** Why a watch cache has not observed a CRD; `undefined` where it has. */
+function cacheLag(crd: Crd, cached: KubeObject | undefined): string | undefined {
+  if (cached !== undefined && epochOf(cached) === epochOf(crd)) return undefined;
+  const { generation, name } = crd.metadata;
+  return `its watch cache shows generation ${cached?.metadata.generation ?? "none"} of "${name}", not ${generation}`;
+}
+
+/**
+ * Why discovery does not show the storage version of a CRD; `undefined` where it does.
+ * @param known what this API server has answered already, by group and version
+ */
+async function discoveryLag(
+  apiServer: Client,
+  crd: Crd,
+  known: Map<string, readonly DiscoveredResource[]>,
   signal: AbortSignal,
 ): Promise<string | undefined> {
+  const { group, names, versions } = crd.spec;
+  const storage = storageVersion(crd);
+  const isServed = versions.some((version) => version.served && version.name === storage);
+  const version = isServed ? storage : versions.find(({ served }) => served)?.name;
+  if (version === undefined) return undefined;
+  const key = apiVersion({ group, version });
+  const resources = known.get(key) ?? (await discover(apiServer, { group, version }, { signal, timeoutMs: ANSWER_MS }));
+  known.set(key, resources);
+  const shown = resources.find((resource) => resource.name === names.plural);
+  if (shown === undefined) return `its discovery does not list "${names.plural}" in version "${version}"`;
+  // k8s.io/apiextensions-apiserver v0.36.0, pkg/apiserver/customresource_discovery_controller.go
+  const expected = isServed ? storageVersionHash(group, storage, names.kind) : "";
+  const hash = shown.storageVersionHash ?? "";
+  if (hash === expected) return undefined;
+  return `its discovery shows storageVersionHash "${hash}" of "${crd.metadata.name}", not "${expected}"`;
+}
+
+/** One entry of the discovery document of a version. */
+export interface DiscoveredResource {
+  readonly name: string;
+  readonly kind: string;
+  readonly namespaced: boolean;
+  readonly verbs: readonly string[];
+  readonly storageVersionHash?: string;
+}
+
+/** What one API server serves in a version, subresources included; nothing where it does not serve the version. */
+export async function discover(
+  apiServer: Client,
+  version: Pick<Resource, "group" | "version">,
+  limits: { readonly signal: AbortSignal; readonly timeoutMs?: number },
+): Promise<readonly DiscoveredResource[]> {
+  const path = groupVersionPath(version);
   try {
-    const crd = await cachedCrd(client, name, { notOlderThan, signal });
-    if (crd === "not filled") {
-      return NOT_FILLED;
-    }
-    if (crd === undefined) {
-      // A list that is not older than the CRD shows that it is gone.
-      const answer = {
-        kind: "Status",
-        reason: "NotFound",
-        message: `"${name}" was deleted`,
-        details: { name },
-      } as const;
-      throw new ApiError("look for the CRD", 404, { answer });
-    }
-    const { resourceVersion: shown } = crd.metadata;
-    return isNewer(resourceVersion, shown) ? behindAt(resourceVersion, shown) : undefined;
+    const list = await apiServer.get<{ resources: readonly DiscoveredResource[] | null }>(path, limits);
+    return list.resources ?? [];
   } catch (error) {
-    if (isTooLargeResourceVersion(error)) {
-      return behindAt(notOlderThan, /current: (\d+)/.exec(error.said)?.[1], notOlderThan !== resourceVersion);
-    }
+    if (whose(error) === "gone") return [];
     throw error;
   }
 }
 
-/** Whether an API server has an older CRD than that one, or none, or does not say which it has. */
-async function mayBeBehind(client: ApiClient, target: ConvergenceTarget, signal: AbortSignal): Promise<boolean> {
-  try {
-    return await isBehindNow(client, target, signal);
-  } catch (error) {
-    if (!signal.aborted && failureKindOf(error) === undefined) {
-      throw error;
-    }
-    return true;
-  }
+/**
+ * What discovery shows for objects that are stored in a version.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/endpoints/discovery/storageversionhash.go
+ */
+export function storageVersionHash(group: string, version: string, kind: string): string {
+  return createHash("sha256").update(`${group}/${version}/${kind}`).digest().subarray(0, 8).toString("base64");
 }
 
-/** By what it answers without a wait: its watch cache, and discovery. The freeze changes no `generation`. */
-async function isBehindNow(client: ApiClient, target: ConvergenceTarget, signal: AbortSignal): Promise<boolean> {
-  const { crd, group, requestVersion, resource } = target;
-  const known = await cachedCrd(client, crd.name, { notOlderThan: "0", signal });
-  if (known === undefined || known === "not filled") {
-    return true;
-  }
-  const { metadata } = known;
-  const isOther = metadata.generation !== crd.generation || metadata.uid !== crd.uid;
-  if (isOther && isNewer(crd.resourceVersion, metadata.resourceVersion)) {
-    return true;
-  }
-  const shown = await resourcesOf(client.transport, { group, version: requestVersion }, { signal });
-  return (
-    lagReason(
-      target,
-      shown.find(({ name }) => name === resource),
-    ) !== undefined
-  );
+/** `uid/generation`: another spec has another one, whatever it says, and so has another CRD of the same name. */
+export function epochOf({ metadata }: Pick<KubeObject, "metadata">): string {
+  return `${metadata.uid}/${metadata.generation ?? 0}`;
 }
 
-function behindAt(resourceVersion: string, shown = "an older one", isOfAll = false): string {
-  return `its watch of CRDs is at resourceVersion ${shown}, and ${isOfAll ? "CRDs are" : "the CRD is"} at ${resourceVersion}`;
-}
+/** What an attempt rests on has changed. Nothing was pruned; another attempt begins at step 1. */
+export class EpochChanged extends KsvmError {
+  override readonly name = "EpochChanged";
+  /** Of the CRD or the built-in resource. */
+  readonly resource: string;
 
-/** What an API server shows instead of the storage version; `undefined` where it shows it. */
-export function lagReason(target: ConvergenceTarget, found: ApiResource | undefined): string | undefined {
-  const { group, resource, kind, storageVersion, requestVersion, isStorageServed } = target;
-  if (found === undefined) {
-    return `its discovery does not list "${resource}" in version "${requestVersion}"`;
+  constructor(resource: string, what: string) {
+    super("StorageVersionChanged", `Cannot continue with "${resource}": ${what}; nothing was pruned`);
+    this.resource = resource;
   }
-  // https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_discovery_controller.go
-  const expected = isStorageServed ? storageVersionHashOf(group, storageVersion, kind) : "";
-  const shown = found.storageVersionHash ?? "";
-  return shown === expected
-    ? undefined
-    : `its discovery shows storageVersionHash "${shown}" and "${expected}" is expected for "${storageVersion}"`;
-}
-
-/** The error for an API server that did not follow in time. All times are in milliseconds. */
-export function notConverged(
-  { group, resource }: ConvergenceTarget,
-  { convergenceTimeoutMs, settleMs }: { readonly convergenceTimeoutMs: number; readonly settleMs: number },
-  { reason, server }: { readonly server: string; readonly reason: string },
-): KsvmError {
-  const seconds = Math.round(convergenceTimeoutMs / 1_000);
-  const what = `Cannot migrate "${resource}.${group}": ${server} did not follow within ${seconds} s: ${reason}`;
-  return new KsvmError("NotConverged", `${what}; once it has followed, ${pauseAdvice(settleMs)}`);
 }

@@ -1,124 +1,183 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
-import { type JsonObject, objectIn } from "../api/json-fields.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import { EpochChanged, convergeAll } from "./converge.ts";
+import type { Client } from "../kube/client.ts";
+import { mayPass } from "../kube/errors.ts";
+import type { Crd } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { type Answers, ApiServerMissing, type ApiServerOptions, identityLeases } from "./find.ts";
 
-/**
- * The default of `--settle`: a request that was under way when the storage version changed may land, in the old
- * version, up to the API server's `--request-timeout` (60 s by default) later. Five seconds on top for clocks.
- */
-export const DEFAULT_SETTLE_MS = 65_000;
+/** What a wait tells those who watch it. */
+export type ApiServerEvent =
+  /** An API server cannot be asked, or is behind. It is waited for, without a freeze. */
+  | { readonly type: "waiting"; readonly for: "apiServer"; readonly reason: string }
+  | { readonly type: "converged"; readonly apiServers: number; readonly isSampled: boolean }
+  /** Writes in an earlier version may still be under way. `reason` says why the wait began, or began again. */
+  | { readonly type: "settling"; readonly leftMs: number; readonly reason: string }
+  /** No write in an earlier version is under way. `isLongPast` where there was nothing to wait for. */
+  | { readonly type: "settled"; readonly isLongPast: boolean };
 
-/** The default of `--shutdown-delay`, in milliseconds: that of the kube-apiserver's `--shutdown-delay-duration`. */
-export const DEFAULT_SHUTDOWN_DELAY_MS = 0;
-
-/** What a user does where a run ends because of an API server: the next process knows nothing of it. Begins in the middle of a sentence. */
-export function pauseAdvice(settleMs: number): string {
-  return `wait ${Math.ceil(settleMs / 1_000)} s before you run it again`;
-}
-
-/** Times in the API are cut to the second: the true time may be this much later. */
-const API_TIME_RESOLUTION_MS = 1_000;
-
-/** What of a CRD tells when it changed. */
-type Stamped = Pick<CustomResourceDefinition, "metadata">;
-
-/** The clock of an API server that stamped a change may have been this far behind, in milliseconds. */
-export const STAMP_MARGIN_MS = 900_000;
-
-/**
- * When `spec.versions` last changed, in milliseconds since the Unix epoch: the newest of the creation and the
- * managedFields entries that own it. `undefined` means that it cannot be told, so it may have been just now.
- */
-export function lastVersionsChangeOf(crd: Stamped): number | undefined {
-  return lastChangeOf(crd, ownsVersions);
-}
-
-/**
- * The same of all that decides in which shape an object is stored: `spec.versions` and `spec.conversion`, but for the `caBundle` of its
- * webhook, which is replaced with each certificate. An API server that is behind a change of the conversion converts as before: with the
- * strategy None it changes the `apiVersion`, and drops each field that the schema of the other version does not have.
- */
-export function lastStorageChangeOf(crd: Stamped): number | undefined {
-  // Where no entry owns the versions, none tells who changed the rest either.
-  return lastVersionsChangeOf(crd) === undefined
-    ? undefined
-    : lastChangeOf(crd, (fields) => ownsVersions(fields) || ownsConversion(fields));
-}
-
-function lastChangeOf(
-  { metadata: { creationTimestamp, managedFields = [] } }: Stamped,
-  owns: (fields: JsonObject | undefined) => boolean,
-): number | undefined {
-  const entries = managedFields.filter(({ fieldsV1, subresource }) => subresource === undefined && owns(fieldsV1));
-  if (entries.length === 0) {
-    return undefined;
-  }
-  const times = [creationTimestamp, ...entries.map(({ time }) => time)].map((time) => Date.parse(time ?? ""));
-  return times.some(Number.isNaN) ? undefined : Math.max(...times);
-}
-
-/**
- * The last change as {@link lastStorageChangeOf} has it: its stamp, and a key that no other change has. The generation tells apart two
- * changes that have the same time: the API server raises it with every change of spec, and no client can set it.
- */
-export function storageChangeOf(crd: Stamped): { readonly key: string; readonly at: number | undefined } {
-  const at = lastStorageChangeOf(crd);
-  return { key: ["crd", crd.metadata.uid, crd.metadata.generation, at].join(" "), at };
-}
-
-function ownsVersions(fields: JsonObject | undefined): boolean {
-  return Object.hasOwn(objectIn(fields?.["f:spec"]) ?? {}, "f:versions");
-}
-
-/** All that the injector of a certificate owns of `spec.conversion`. */
-const BUNDLE_PATH = ["f:webhook", "f:clientConfig", "f:caBundle"] as const;
-
-function ownsConversion(fields: JsonObject | undefined): boolean {
-  let owned = objectIn(objectIn(fields?.["f:spec"])?.["f:conversion"]);
-  for (const name of BUNDLE_PATH) {
-    // "." says that the field itself is there, as it does where nothing is below it: all in it have owners of their own.
-    if (Object.keys(owned ?? {}).some((other) => other !== name && other !== ".")) {
-      return true;
-    }
-    owned = objectIn(owned?.[name]);
-  }
-  return false;
-}
-
-/** A change that an API server may still be catching up with. */
-export interface SeenChange {
-  /**
-   * When it was, by the clock of the API server that stamped it, in milliseconds since the Unix epoch. `undefined` where no stamp
-   * tells: the whole settle time is waited then.
-   */
-  readonly at: number | undefined;
-  /** When this process had the first answer that shows it, on its monotonic clock, in milliseconds. */
-  readonly seenAt: number;
-}
-
-/** What {@link settleRemainingMs} depends on. */
-export interface SettleInput {
+/** How API servers are asked and waited for. */
+export interface SettleOptions extends ApiServerOptions {
+  /** Milliseconds. A request may run for 60 s, and etcd may commit it some seconds later. @see DEFAULT_SETTLE_MS */
   readonly settleMs: number;
-  /** The API server's clock, cut to the second as its `Date` header is, in milliseconds since the Unix epoch. */
-  readonly serverNow: number;
-  /** This process's clock of the day, in milliseconds since the Unix epoch. */
-  readonly localNow: number;
-  /** This process's monotonic clock, in milliseconds. */
-  readonly now: number;
-  readonly changes: readonly SeenChange[];
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: ApiServerEvent) => void;
+}
+
+export const DEFAULT_SETTLE_MS = 90_000;
+
+/** All API servers are asked again after so long. */
+const ASK_EVERY_MS = 10_000;
+/** How long an API server may take to observe a change, before it is named as behind. */
+const CONVERGE_MS = 30_000;
+/** An identity Lease outlives its API server by an hour: a little later nothing is left to wait for. */
+const MISSING_MS = 70 * 60_000;
+const FIRST_PAUSE_MS = 1_000;
+const LONGEST_PAUSE_MS = 10_000;
+
+/**
+ * Waits until every API server has observed these CRDs, and until every write in an earlier storage version has ended.
+ * All of them share the one wait. Nothing may be frozen meanwhile.
+ *
+ * @returns the CRDs that changed meanwhile, each with its error. The others are settled.
+ * @throws {ApiServerMissing} where one could not be asked for longer than its identity Lease lives
+ */
+export async function settleCrds(
+  client: Client,
+  crds: readonly Crd[],
+  options: SettleOptions,
+): Promise<ReadonlyMap<string, EpochChanged>> {
+  const changed = new Map<string, EpochChanged>();
+  let waiting = crds;
+  const ask = async (): Promise<Answers<unknown>> => {
+    for (;;) {
+      try {
+        return await convergeAll(client, options, waiting, { signal: options.signal, forMs: CONVERGE_MS });
+      } catch (error) {
+        if (!(error instanceof EpochChanged)) throw error;
+        changed.set(error.resource, error);
+        waiting = waiting.filter(({ metadata }) => metadata.name !== error.resource);
+      }
+    }
+  };
+  const isLongPast = async (): Promise<boolean> => {
+    const now = await oldestClock(client, options.signal);
+    return waiting.every((crd) => now - lastSpecChange(crd) > LONG_PAST_MS);
+  };
+  await settle(client, ask, isLongPast, options);
+  return changed;
 }
 
 /**
- * Milliseconds that are left until every late write of an old version must have landed; 0 where that is so.
+ * Waits until `ask` was answered by the same processes, time after time, with `settleMs` of pauses in between.
  *
- * One bound is sound: `settleMs` after the first answer that shows the change, by the monotonic clock of this process, since
- * what an answer shows happened before that answer. A stamp may be wrong: an API server whose clock was behind makes a change
- * look old, and by the time of a run that clock may be right, or its API server gone. The clock of an API server that answers
- * may be ahead, and a proxy may send any `Date`. So a stamp ends the wait only where it is older than `settleMs` by
- * {@link STAMP_MARGIN_MS}, by the clock of the API server and by the local one. A clock that is behind costs `settleMs` at most.
+ * The time that an answer takes does not count. An API server that hangs for a while has its requests wait as well: it
+ * answers once it goes on, so that a hang takes no more than one pause from the wait. An answer may take as long as it
+ * needs, as that about a thousand CRDs does. One that does not come starts the wait over, and so does another process.
+ *
+ * @param isLongPast asked once, after all API servers have answered: then there is nothing to wait for
+ * @throws {ApiServerMissing} where there was no such time in 70 minutes
  */
-export function settleRemainingMs({ settleMs, serverNow, localNow, now, changes }: SettleInput): number {
-  const waitMs = API_TIME_RESOLUTION_MS + settleMs;
-  const believedUntil = Math.min(serverNow, localNow) - waitMs - STAMP_MARGIN_MS;
-  const left = changes.map(({ at, seenAt }) => (at !== undefined && at <= believedUntil ? 0 : seenAt - now + waitMs));
-  return Math.ceil(Math.max(0, ...left));
+export async function settle(
+  client: Client,
+  ask: () => Promise<Answers<unknown>>,
+  isLongPast: () => Promise<boolean>,
+  options: SettleOptions,
+): Promise<Answers<unknown>> {
+  const { onEvent, settleMs, signal } = options;
+  const { clock } = client;
+  const start = clock.monotonic();
+  const ignored = await renewals(client, options);
+  let { answers } = await untilAsked(client, ask, options);
+  onEvent({ type: "converged", apiServers: answers.answers.length, isSampled: answers.isSampled });
+  // Whether an ignored API server lives shows by a renewal, which takes a while.
+  if (ignored.size === 0 && (await isLongPast())) {
+    onEvent({ type: "settled", isLongPast: true });
+    return answers;
+  }
+  let reason = "requests of before the last change may still be under way";
+  for (let leftMs = settleMs; leftMs > 0; ) {
+    onEvent({ type: "settling", leftMs, reason });
+    const pauseMs = Math.min(ASK_EVERY_MS, leftMs);
+    await clock.sleep(pauseMs, signal);
+    const next = await untilAsked(client, ask, options);
+    await assertNotRenewed(client, options, ignored);
+    leftMs -= pauseMs;
+    if (next.wasMissing || next.answers.processes !== answers.processes) {
+      leftMs = settleMs;
+      reason = next.wasMissing ? "an API server did not answer" : "an API server has joined, left or started anew";
+    }
+    answers = next.answers;
+    if (leftMs > 0 && clock.monotonic() - start > settleMs + MISSING_MS) throw new ApiServerMissing(reason);
+  }
+  onEvent({ type: "settled", isLongPast: false });
+  return answers;
+}
+
+/** Asks until every API server answers. Whom it waits for is told each time that one is missed. */
+async function untilAsked(
+  { clock }: Client,
+  ask: () => Promise<Answers<unknown>>,
+  { onEvent, signal }: SettleOptions,
+): Promise<{ readonly answers: Answers<unknown>; readonly wasMissing: boolean }> {
+  const start = clock.monotonic();
+  let wasMissing = false;
+  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+    try {
+      return { answers: await ask(), wasMissing };
+    } catch (error) {
+      signal.throwIfAborted();
+      const isOver = clock.monotonic() - start > MISSING_MS;
+      if (isOver || !(error instanceof ApiServerMissing || mayPass(error))) throw error;
+      onEvent({ type: "waiting", for: "apiServer", reason: messageOf(error) });
+      wasMissing = true;
+    }
+    await clock.sleep(pauseMs, signal);
+  }
+}
+
+/** When the identity Leases that are to be ignored were renewed. */
+async function renewals(client: Client, { ignored = [], signal }: SettleOptions): Promise<ReadonlyMap<string, string>> {
+  if (ignored.length === 0) return new Map();
+  const leases = await identityLeases(client, {}, signal);
+  return new Map(
+    leases
+      .filter(({ metadata }) => ignored.includes(metadata.name))
+      .map(({ metadata, spec }) => [metadata.name, String(spec?.renewTime)]),
+  );
+}
+
+async function assertNotRenewed(
+  client: Client,
+  options: SettleOptions,
+  before: ReadonlyMap<string, string>,
+): Promise<void> {
+  if (before.size === 0) return;
+  for (const [name, renewTime] of await renewals(client, options)) {
+    if (before.get(name) !== renewTime) {
+      const text = "it has renewed its identity Lease, so its API server lives";
+      throw new KsvmError("Usage", `Cannot ignore the API server "${name}": ${text}`);
+    }
+  }
+}
+
+/** A change that is older than this by two clocks is past, and its writes with it. Clocks may be wrong by minutes. */
+const LONG_PAST_MS = 3 * 3_600_000;
+
+/** The earlier one of the clock of an API server and that of this machine, in milliseconds since the Unix epoch. */
+async function oldestClock(client: Client, signal: AbortSignal): Promise<number> {
+  const { date } = await retry(client, () => client.request<object>("GET", "/version", { signal }), { signal });
+  return Math.min(date ?? Number.NEGATIVE_INFINITY, client.clock.now());
+}
+
+/**
+ * When the spec of a CRD last changed, in milliseconds since the Unix epoch, by its managedFields; now where they do
+ * not tell.
+ */
+function lastSpecChange({ metadata }: Crd): number {
+  const times = (metadata.managedFields ?? [])
+    .filter(({ fieldsV1, subresource }) => subresource === undefined && fieldsV1?.["f:spec"] !== undefined)
+    .map(({ time }) => Date.parse(time ?? ""));
+  const last = Math.max(...times, Date.parse(metadata.creationTimestamp ?? ""));
+  return times.length === 0 || Number.isNaN(last) ? Number.POSITIVE_INFINITY : last;
 }

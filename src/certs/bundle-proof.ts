@@ -1,11 +1,11 @@
 import type { X509Certificate } from "node:crypto";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { objectIn } from "../kube/answered-object.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { objectPath, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
-import type { ApiServers } from "../apiservers/api-servers.ts";
-import { askAll, type CheckFailure, checkFailureOf } from "../apiservers/ask-all.ts";
+import { objectIn } from "../old/kube/answered-object.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { objectPath, WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
+import type { ApiServers } from "../old/apiservers/api-servers.ts";
+import { askAll, type CheckFailure, checkFailureOf } from "../old/apiservers/ask-all.ts";
 import { type BundleHolder, publishedBundleOf, trustsAll } from "./ca-bundle.ts";
 
 /** What {@link proveBundleSeen} needs. */

@@ -1,7 +1,7 @@
 import type { X509Certificate } from "node:crypto";
 import { WEBHOOK_NAME } from "../api/names.ts";
-import type { ApiClient, KubeObject } from "../kube/client.ts";
-import { APPLY_PATCH, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import type { ApiClient, KubeObject } from "../old/kube/client.ts";
+import { APPLY_PATCH, WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
 import { isValidAt, periodOf } from "../serving/validity-period.ts";
 import { CA_BUNDLE_FIELD_MANAGER } from "../webhook/bundle-ownership.ts";
 import { certificatesIn, decoded, KEYS, type SecretObject } from "./secret-contents.ts";

@@ -1,7 +1,7 @@
 import type { X509Certificate } from "node:crypto";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
+import type { ApiClient } from "../old/kube/client.ts";
 import { findConfiguration, publishedBundleOf, trustsAll } from "./ca-bundle.ts";
 import { periodOf } from "../serving/validity-period.ts";
 import { brokenReason, renewalTimeOf } from "./rotation-plan.ts";

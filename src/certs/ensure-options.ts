@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
-import type { ApiServers } from "../apiservers/api-servers.ts";
+import type { ApiServers } from "../old/apiservers/api-servers.ts";
 import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
-import type { Retrier } from "../retry/retrier.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import type { Retrier } from "../old/retry/retrier.ts";
 import type { KeySource } from "./issue.ts";
 import type { ReplicaAddress, ServedBy } from "./replicas.ts";
 import type { RotationTiming } from "./rotation-plan.ts";

@@ -1,8 +1,8 @@
 import { KsvmError } from "../errors.ts";
-import { isNamespaceMissing } from "../kube/absent.ts";
-import { isConflict } from "../kube/client.ts";
-import { failureKindOf } from "../kube/failure.ts";
-import { LoopPace } from "../retry/loop-pace.ts";
+import { isNamespaceMissing } from "../old/kube/absent.ts";
+import { isConflict } from "../old/kube/client.ts";
+import { failureKindOf } from "../old/kube/failure.ts";
+import { LoopPace } from "../old/retry/loop-pace.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { RotationTurns } from "./rotation-turns.ts";
 

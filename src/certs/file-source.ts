@@ -3,7 +3,7 @@ import { watch } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../clock.ts";
-import type { ServerClock } from "../kube/server-clock.ts";
+import type { ServerClock } from "../old/kube/server-clock.ts";
 import type { ServingPair } from "../webhook/serving-certificate.ts";
 import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
 

@@ -1,5 +1,5 @@
-import { LoopPace } from "../retry/loop-pace.ts";
-import { Waker } from "../retry/waker.ts";
+import { LoopPace } from "../old/retry/loop-pace.ts";
+import { Waker } from "../old/retry/waker.ts";
 import { ensureCertificates } from "./ensure.ts";
 import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
 import { WaitClock } from "./wait-clock.ts";

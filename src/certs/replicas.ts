@@ -2,9 +2,9 @@ import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { connect } from "node:tls";
 import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
-import { unlessForbidden } from "../kube/unless-forbidden.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { allItemsOf, type ListAnswer } from "../old/kube/listed-items.ts";
+import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
 import { serverNameOf, type ServiceNames } from "./service-names.ts";
 
 /** Where a replica listens. */

@@ -1,6 +1,6 @@
 import type { X509Certificate } from "node:crypto";
-import type { ApiServers } from "../apiservers/api-servers.ts";
-import { findWithin } from "../apiservers/find-within.ts";
+import type { ApiServers } from "../old/apiservers/api-servers.ts";
+import { findWithin } from "../old/apiservers/find-within.ts";
 import { KsvmError } from "../errors.ts";
 import { proveBundleSeen } from "./bundle-proof.ts";
 import {

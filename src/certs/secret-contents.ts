@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { isOurs } from "../api/ours.ts";
 import { KsvmError } from "../errors.ts";
-import type { KubeObject } from "../kube/client.ts";
+import type { KubeObject } from "../old/kube/client.ts";
 import { isForServers } from "../serving/serving-purpose.ts";
 import { periodOf } from "../serving/validity-period.ts";
 import type { IssuedPair } from "./issue.ts";

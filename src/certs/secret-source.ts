@@ -1,10 +1,10 @@
 import { NewestSeen } from "../api/newest-seen.ts";
 import { isNewer } from "../api/resource-version.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { SECRETS } from "../kube/resources.ts";
-import type { ServerClock } from "../kube/server-clock.ts";
-import { watchObject } from "../kube/watch.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { SECRETS } from "../old/kube/resources.ts";
+import type { ServerClock } from "../old/kube/server-clock.ts";
+import { watchObject } from "../old/kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { ServingCertificate, ServingPair } from "../webhook/serving-certificate.ts";
 import type { CertificateSource, SourceOptions } from "./certificate-source.ts";

@@ -1,11 +1,11 @@
 import type { ObjectMeta } from "../api/meta.ts";
 import { MANAGED_BY_LABEL } from "../api/names.ts";
 import { managedByOf } from "../api/ours.ts";
-import { isAbsent } from "../kube/absent.ts";
-import { objectIn, writtenIn } from "../kube/answered-object.ts";
-import type { ApiClient, ObjectRef } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import { objectPath, SECRETS } from "../kube/resources.ts";
+import { isAbsent } from "../old/kube/absent.ts";
+import { objectIn, writtenIn } from "../old/kube/answered-object.ts";
+import type { ApiClient, ObjectRef } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { objectPath, SECRETS } from "../old/kube/resources.ts";
 import { SECRET_TYPE, type SecretObject } from "./secret-contents.ts";
 
 /** Which Secret. */

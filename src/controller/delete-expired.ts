@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import { isNotFound } from "../kube/absent.ts";
-import { type ApiClient, isConflict } from "../kube/client.ts";
-import { MIGRATIONS } from "../kube/resources.ts";
-import { LoopPace } from "../retry/loop-pace.ts";
+import { isNotFound } from "../old/kube/absent.ts";
+import { type ApiClient, isConflict } from "../old/kube/client.ts";
+import { MIGRATIONS } from "../old/kube/resources.ts";
+import { LoopPace } from "../old/retry/loop-pace.ts";
 import { type Due, dueOf } from "./expiry.ts";
 import type { QueuedMigration } from "./migration-queue.ts";
 

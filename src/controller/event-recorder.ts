@@ -3,8 +3,8 @@ import type { ObjectMeta } from "../api/meta.ts";
 import type { Clock } from "../clock.ts";
 import { cutText } from "../cut-text.ts";
 import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { EVENTS } from "../kube/resources.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { EVENTS } from "../old/kube/resources.ts";
 
 /** What a core/v1 Event says. */
 export interface EventText {

@@ -1,6 +1,6 @@
-import { wordsFor } from "../apiservers/concern-words.ts";
-import type { MigrationEvent } from "../migrator/events.ts";
-import type { MigrationResult } from "../migrator/result.ts";
+import { wordsFor } from "../old/apiservers/concern-words.ts";
+import type { MigrationEvent } from "../old/migrator/events.ts";
+import type { MigrationResult } from "../old/migrator/result.ts";
 import type { EventText } from "./event-recorder.ts";
 import { withProgramOfFlags } from "./flag-words.ts";
 import type { Phase } from "./migration-status.ts";

@@ -2,8 +2,8 @@ import type { Logger } from "pino";
 import { freezerOf } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { CRDS } from "../kube/resources.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { CRDS } from "../old/kube/resources.ts";
 import type { Metrics } from "../observability/metrics.ts";
 
 /** What {@link HeldFreezes} need. */

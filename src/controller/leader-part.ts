@@ -1,11 +1,11 @@
 import { keepCertificates } from "../certs/keep-certificates.ts";
 import { messageOf } from "../errors.ts";
-import type { LeaderElector } from "../lease/leader-election.ts";
-import { ApiServerFinder } from "../apiservers/api-server-finder.ts";
-import { keepLooking } from "../apiservers/lease-lookout.ts";
-import type { SeenServers } from "../apiservers/seen-servers.ts";
-import { Retrier } from "../retry/retrier.ts";
-import type { Waker } from "../retry/waker.ts";
+import type { LeaderElector } from "../old/lease/leader-election.ts";
+import { ApiServerFinder } from "../old/apiservers/api-server-finder.ts";
+import { keepLooking } from "../old/apiservers/lease-lookout.ts";
+import type { SeenServers } from "../old/apiservers/seen-servers.ts";
+import { Retrier } from "../old/retry/retrier.ts";
+import type { Waker } from "../old/retry/waker.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { type FreezeSink, observeMigration } from "./observe-migration.ts";
 import type { Loop } from "../observability/loops.ts";

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
 import { isFinal, type MigrationState } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
-import type { LeaderElector } from "../lease/leader-election.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import type { LeaderElector } from "../old/lease/leader-election.ts";
 import type { MigrationChange, MigrationFeed } from "../migrations/migration-feed.ts";
-import { Retrier } from "../retry/retrier.ts";
+import { Retrier } from "../old/retry/retrier.ts";
 import { Loop } from "../observability/loops.ts";
 import { deleteExpired } from "./delete-expired.ts";
 import { type IdleStatus, idleStatusesOf } from "./idle-phase.ts";

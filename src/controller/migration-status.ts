@@ -6,8 +6,8 @@ import type {
   MigrationStatus,
 } from "../api/migration.ts";
 import { cutText } from "../cut-text.ts";
-import type { Counts, ObjectFailure } from "../migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../migrator/result.ts";
+import type { Counts, ObjectFailure } from "../old/migrator/rewrite/counts.ts";
+import type { MigrationResult } from "../old/migrator/result.ts";
 
 /** What a migration does now, and why. */
 export interface Phase {

@@ -2,7 +2,7 @@ import { ensureCertificates } from "../certs/ensure.ts";
 import type { CertificateTools, EnsureResult } from "../certs/ensure-options.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { Retrier } from "../retry/retrier.ts";
+import { Retrier } from "../old/retry/retrier.ts";
 import type { ReplicaOptions } from "./replica-options.ts";
 import type { FailureLog } from "../observability/failure-log.ts";
 

@@ -1,5 +1,5 @@
-import type { Counts } from "../migrator/rewrite/counts.ts";
-import type { EventSink, MigrationEvent } from "../migrator/events.ts";
+import type { Counts } from "../old/migrator/rewrite/counts.ts";
+import type { EventSink, MigrationEvent } from "../old/migrator/events.ts";
 import type { Metrics, MigrationEnd, ObjectOutcome } from "../observability/metrics.ts";
 import type { ResourceSeries } from "../observability/resource-series.ts";
 

@@ -1,5 +1,5 @@
-import { ApiError } from "../kube/errors.ts";
-import type { RequestObserver } from "../kube/transport-options.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import type { RequestObserver } from "../old/kube/transport-options.ts";
 import type { Metrics } from "../observability/metrics.ts";
 
 /** An observer for a transport that measures its requests. */

@@ -4,21 +4,21 @@ import { MANAGED_BY, MANAGED_BY_LABEL, OWNER_ANNOTATION } from "../api/names.ts"
 import { type FreezeOwner, freezerOf, isSameRun, parseOwner } from "../api/owner.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import { metadataPages } from "../kube/metadata-pages.ts";
-import { CRDS, POLICIES, POLICY_BINDINGS, type Resource } from "../kube/resources.ts";
-import { unlessForbidden } from "../kube/unless-forbidden.ts";
-import { withDeadline } from "../retry/deadline.ts";
-import type { CallContext } from "../retry/call-context.ts";
-import { unfreeze } from "../freeze/freeze.ts";
-import { guardedCrdOf } from "../freeze/freeze-policy.ts";
-import { removePolicyGuard } from "../freeze/guard-install.ts";
-import type { Retrier } from "../retry/retrier.ts";
-import { holdRunLease } from "../lease/hold-run-lease.ts";
-import type { RunLease } from "../lease/run-lease.ts";
-import { isRunDead } from "../lease/run-liveness.ts";
-import { type LeaseRef, runLeaseOf } from "../lease/run-lease-ref.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { metadataPages } from "../old/kube/metadata-pages.ts";
+import { CRDS, POLICIES, POLICY_BINDINGS, type Resource } from "../old/kube/resources.ts";
+import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
+import { withDeadline } from "../old/retry/deadline.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
+import { unfreeze } from "../old/freeze/freeze.ts";
+import { guardedCrdOf } from "../old/freeze/freeze-policy.ts";
+import { removePolicyGuard } from "../old/freeze/guard-install.ts";
+import type { Retrier } from "../old/retry/retrier.ts";
+import { holdRunLease } from "../old/lease/hold-run-lease.ts";
+import type { RunLease } from "../old/lease/run-lease.ts";
+import { isRunDead } from "../old/lease/run-liveness.ts";
+import { type LeaseRef, runLeaseOf } from "../old/lease/run-lease-ref.ts";
 import { ToldReasons } from "./told-reasons.ts";
 
 /** What {@link sweepOrphans} needs. */

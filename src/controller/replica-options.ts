@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
+import type { ApiClient } from "../old/kube/client.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ControllerSettings } from "./settings.ts";
 

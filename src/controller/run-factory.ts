@@ -5,8 +5,8 @@ import {
   type RunEnvironment,
   type RunParts,
   type RunSettings,
-} from "../migrator/assemble-run.ts";
-import type { RunContext } from "../migrator/run-context.ts";
+} from "../old/migrator/assemble-run.ts";
+import type { RunContext } from "../old/migrator/run-context.ts";
 import { UnattendedEvidence } from "./unattended-evidence.ts";
 import { type Stall, StallWatch } from "./stall-watch.ts";
 

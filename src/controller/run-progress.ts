@@ -1,5 +1,5 @@
-import { FirstWrite } from "../retry/first-write.ts";
-import type { Advance } from "../retry/run-budget.ts";
+import { FirstWrite } from "../old/retry/first-write.ts";
+import type { Advance } from "../old/retry/run-budget.ts";
 
 /**
  * Whether the runs of a migration get further than all runs before. Each of them may begin at the first object and write

@@ -1,10 +1,10 @@
-import { EncryptionDiffers } from "../apiservers/encryption-errors.ts";
+import { EncryptionDiffers } from "../old/apiservers/encryption-errors.ts";
 import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
-import { ApiError } from "../kube/errors.ts";
-import { type FailureKind, failureKindOf } from "../kube/failure.ts";
-import { STUCK_GRACE_MS } from "../migrator/beside-in-tree.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { type FailureKind, failureKindOf } from "../old/kube/failure.ts";
+import { STUCK_GRACE_MS } from "../old/migrator/beside-in-tree.ts";
 import { InTreeAtWork } from "../in-tree/in-tree-guard.ts";
-import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
+import { DENIAL_PATIENCE_MS } from "../old/retry/patience.ts";
 import { withProgramOfFlags } from "./flag-words.ts";
 import type { Phase } from "./migration-status.ts";
 

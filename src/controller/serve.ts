@@ -1,11 +1,11 @@
 import { CONTROLLER_LEASE } from "../api/migration.ts";
-import { SeenServers } from "../apiservers/seen-servers.ts";
-import { LeaderElector } from "../lease/leader-election.ts";
+import { SeenServers } from "../old/apiservers/seen-servers.ts";
+import { LeaderElector } from "../old/lease/leader-election.ts";
 import { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { HealthServer } from "../observability/health.ts";
 import type { Loop } from "../observability/loops.ts";
-import { Waker } from "../retry/waker.ts";
+import { Waker } from "../old/retry/waker.ts";
 import { CrdSights } from "../trigger/crd-sights.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
 import { HeldFreezes } from "./held-freezes.ts";

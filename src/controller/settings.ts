@@ -1,6 +1,6 @@
 import type { CertificateSettings } from "../certs/ensure-options.ts";
 import { ALL_ADDRESSES } from "../serving/listen.ts";
-import type { RunSettings } from "../migrator/assemble-run.ts";
+import type { RunSettings } from "../old/migrator/assemble-run.ts";
 
 /**
  * Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `secret` one that another program keeps, and

@@ -1,8 +1,8 @@
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import { failedWebhookOf } from "../kube/failure.ts";
-import type { PendingRequest } from "../kube/pending-requests.ts";
-import type { MigrationEvent } from "../migrator/events.ts";
+import { failedWebhookOf } from "../old/kube/failure.ts";
+import type { PendingRequest } from "../old/kube/pending-requests.ts";
+import type { MigrationEvent } from "../old/migrator/events.ts";
 
 /** What keeps a run from getting further, in the words of a condition. */
 export interface Stall {

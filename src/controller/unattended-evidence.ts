@@ -1,5 +1,5 @@
-import { EncryptionEvidence } from "../apiservers/encryption-evidence.ts";
-import { RecentFailure } from "../apiservers/recent-failure.ts";
+import { EncryptionEvidence } from "../old/apiservers/encryption-evidence.ts";
+import { RecentFailure } from "../old/apiservers/recent-failure.ts";
 import type { ReencryptionWish } from "../api/reencryption.ts";
 
 /** Users name the configurations: of those that no migration means any more nothing has to be kept. */

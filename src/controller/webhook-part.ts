@@ -7,14 +7,14 @@ import { PublishedTrust } from "../certs/published-trust.ts";
 import { isFilledByAnother, isPairOfItsOwn, type SecretObject } from "../certs/secret-contents.ts";
 import { SecretLosses } from "../certs/secret-losses.ts";
 import { SecretSource } from "../certs/secret-source.ts";
-import type { KubeObject } from "../kube/client.ts";
-import { ServerClock } from "../kube/server-clock.ts";
+import type { KubeObject } from "../old/kube/client.ts";
+import { ServerClock } from "../old/kube/server-clock.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
-import type { Waker } from "../retry/waker.ts";
+import type { Waker } from "../old/retry/waker.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
-import type { ProgressOf } from "../freeze/freeze-rule.ts";
+import type { ProgressOf } from "../old/freeze/freeze-rule.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../webhook/server.ts";
 import { ServingCertificate } from "../webhook/serving-certificate.ts";
 import {

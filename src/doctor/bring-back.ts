@@ -1,6 +1,6 @@
 import { type CustomResourceDefinition, isClean, specKeyOf, storedVersionsOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
-import { changeCrd } from "../freeze/change-crd.ts";
+import { changeCrd } from "../old/freeze/change-crd.ts";
 import type { ListedObjects } from "../plan/check-types.ts";
 import { listedObjects } from "../plan/listed-objects.ts";
 import { readCrd } from "../resources/read-crd.ts";

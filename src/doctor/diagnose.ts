@@ -1,8 +1,8 @@
 import { isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION, WEBHOOK_NAME } from "../api/names.ts";
-import { describeLease } from "../apiservers/missing-api-server.ts";
-import { IDENTITY_NAMESPACE, type LiveLease } from "../apiservers/control-plane-objects.ts";
-import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
+import { describeLease } from "../old/apiservers/missing-api-server.ts";
+import { IDENTITY_NAMESPACE, type LiveLease } from "../old/apiservers/control-plane-objects.ts";
+import { hasMigratingCondition } from "../old/freeze/freeze-rule.ts";
 import { failedPruneOf } from "../in-tree/failed-prune.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";

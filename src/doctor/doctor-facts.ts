@@ -1,11 +1,11 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { formatOwner, type Freezer, type FreezeOwner, freezerOf } from "../api/owner.ts";
-import { type IdentityLease, identityLeases, type LiveLease } from "../apiservers/control-plane-objects.ts";
-import { isOverdue } from "../apiservers/missing-api-server.ts";
+import { type IdentityLease, identityLeases, type LiveLease } from "../old/apiservers/control-plane-objects.ts";
+import { isOverdue } from "../old/apiservers/missing-api-server.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { hasMigratingCondition } from "../freeze/freeze-rule.ts";
+import { hasMigratingCondition } from "../old/freeze/freeze-rule.ts";
 import {
   type InTreeMigration,
   inTreeMigrations,
@@ -13,16 +13,16 @@ import {
   isInTreeUnfinished,
 } from "../in-tree/in-tree-migrations.ts";
 import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
-import { projectedPages } from "../kube/list-projected.ts";
-import { CRDS } from "../kube/resources.ts";
-import { unlessForbidden } from "../kube/unless-forbidden.ts";
-import { isRunDead } from "../lease/run-liveness.ts";
-import { type LeaseRef, runLeaseOf } from "../lease/run-lease-ref.ts";
+import { projectedPages } from "../old/kube/list-projected.ts";
+import { CRDS } from "../old/kube/resources.ts";
+import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
+import { isRunDead } from "../old/lease/run-liveness.ts";
+import { type LeaseRef, runLeaseOf } from "../old/lease/run-lease-ref.ts";
 import { listedObjects } from "../plan/listed-objects.ts";
 import { FREEZER_FIELDS } from "../plan/plan.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
-import type { CallContext } from "../retry/call-context.ts";
-import { mapInFlight } from "../retry/map-in-flight.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
+import { mapInFlight } from "../old/retry/map-in-flight.ts";
 import type { ClusterFacts, CrdFacts, DoctorFacts, FoundFreeze } from "./doctor-types.ts";
 import { webhookFacts } from "./webhook-answer.ts";
 

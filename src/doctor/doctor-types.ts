@@ -1,6 +1,6 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import type { Freezer } from "../api/owner.ts";
-import type { LiveLease } from "../apiservers/control-plane-objects.ts";
+import type { LiveLease } from "../old/apiservers/control-plane-objects.ts";
 import type { InTreeMigration } from "../in-tree/in-tree-migrations.ts";
 import type { ListedObjects } from "../plan/check-types.ts";
 

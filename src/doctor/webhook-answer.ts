@@ -2,11 +2,11 @@ import { isIP } from "node:net";
 import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
 import { findReplicas, shakeHands } from "../certs/replicas.ts";
 import { messageOf } from "../errors.ts";
-import { WEBHOOK_GUARD } from "../freeze/guard.ts";
-import { unlessForbidden } from "../kube/unless-forbidden.ts";
-import type { KubeObject } from "../kube/client.ts";
-import { WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
-import type { CallContext } from "../retry/call-context.ts";
+import { WEBHOOK_GUARD } from "../old/freeze/guard.ts";
+import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
+import type { KubeObject } from "../old/kube/client.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
 import type { WebhookFacts } from "./doctor-types.ts";
 
 const HTTPS_PORT = 443;

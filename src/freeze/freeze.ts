@@ -1,172 +1,246 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
-import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, MIGRATING_VALUE, OWNER_ANNOTATION } from "../api/names.ts";
-import { type FreezeOwner, formatOwner, freezeOwnerOf, freezerOf, isSameRun, ownerAnnotationOf } from "../api/owner.ts";
+import { createHash } from "node:crypto";
 import { KsvmError } from "../errors.ts";
-import { isAbsent } from "../kube/absent.ts";
-import { isConflict } from "../kube/client.ts";
-import { failureKindOf, mayBeDone } from "../kube/failure.ts";
-import { CRDS, MERGE_PATCH } from "../kube/resources.ts";
-import { readCrd } from "../resources/read-crd.ts";
-import type { CallContext } from "../retry/call-context.ts";
+import { EpochChanged, epochOf } from "../apiservers/converge.ts";
+import type { Client } from "../kube/client.ts";
+import { unlessForbidden, whose } from "../kube/errors.ts";
+import {
+  BINDINGS,
+  type Crd,
+  CRDS,
+  type KubeObject,
+  type Lease,
+  LEASES,
+  type ObjectMeta,
+  POLICIES,
+  WEBHOOK_CONFIGURATIONS,
+} from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { CRD_FIELD_MANAGER, type Guard, MIGRATING, MIGRATING_VALUE, OWNER, policySpec, WEBHOOK_NAME } from "./rule.ts";
 
-/** How often a write is tried again whose resourceVersion another client moved in between. */
-export const MAX_CONFLICTS = 20;
-/** How soon, in milliseconds. */
-export const CONFLICT_PACE = { minMs: 20, maxMs: 1_000 } as const;
-
-/** What the holder of a Lease calls API servers with. Its client writes nothing once the Lease is lost. */
-export interface HolderContext extends CallContext {
-  /**
-   * Renews the Lease, however lately that was done. Awaited after what another run left on this Lease was read, and before that is
-   * written over or taken away: the Lease may have been deleted a moment ago, and that run may hold it now.
-   * @throws {KsvmError} OwnershipLost if another run holds it.
-   */
-  readonly renew: () => Promise<void>;
+/** Who froze a CRD: the Lease that says whether its run lives, and which run it is. */
+export interface FreezeOwner {
+  /** `namespace/name` of the Lease that the run holds. */
+  readonly lease: string;
+  /** Unique to one run. */
+  readonly identity: string;
+  /** When the run began, RFC 3339. */
+  readonly since: string;
 }
 
-/** Annotations to set, and with null to take off. */
-export type Annotations = Readonly<Record<string, string | null>>;
-
-/** Told of a write that failed and may be done yet: with the resourceVersion that is its precondition. */
-type OnDoubt = (resourceVersion: string) => void;
-
-/**
- * Adds the migrating annotation and the owner to a CRD, with its resourceVersion as precondition. A freeze that a dead
- * run on the same Lease left behind is taken over, once a renewal shows that the caller still holds that Lease.
- *
- * @param options `besides`: what the same write sets; `onDoubt`: told of the resourceVersion for {@link unfreeze}
- * @returns the CRD as it is frozen
- * @throws {KsvmError} ForeignFreeze if another owner froze it; OwnershipLost if a run did that holds the Lease now; whatever the
- *   client's fence throws.
- */
-export function freeze(
-  context: HolderContext,
-  crdName: string,
-  owner: FreezeOwner,
-  { besides = {}, onDoubt }: { readonly besides?: Annotations; readonly onDoubt?: OnDoubt } = {},
-): Promise<CustomResourceDefinition> {
-  const change = async (crd: CustomResourceDefinition): Promise<Annotations> => {
-    assertNotForeign(crd, owner.lease);
-    await renewUnlessOwn(context, owner, freezeOwnerOf(crd));
-    return { ...besides, [MIGRATING_ANNOTATION]: MIGRATING_VALUE, [OWNER_ANNOTATION]: formatOwner(owner) };
-  };
-  return updateCrd(context, crdName, change, onDoubt);
-}
-
-/** Renews the Lease where what was found belongs to another run. To be awaited before it is written over. */
-export async function renewUnlessOwn(
-  { renew }: HolderContext,
-  owner: FreezeOwner,
-  found: FreezeOwner | undefined,
-): Promise<void> {
-  if (found !== undefined && !isSameRun(found, owner)) {
-    await renew();
-  }
-}
-
-/**
- * Takes the freeze of this owner's run off, whichever of its attempts put it on: a restore of etcd may bring back that of
- * an earlier one. One that belongs to another run or client by now is left alone. Of one that is gone already the owner is
- * taken off: a user who lifts a freeze with kubectl takes one annotation off, and the other would name a run that is over.
- * @param options `besides`: what the same write sets or takes off; `lateFreezeAt`: the resourceVersion of a CRD that this run may freeze yet,
- *   which it cannot any more then
- * @returns whether there was a freeze to take off
- * @throws {ApiError | TransportError | KsvmError} where the API server cannot be made to take it.
- */
-export async function unfreeze(
-  context: CallContext,
-  crdName: string,
-  owner: FreezeOwner,
-  { besides = {}, lateFreezeAt }: { readonly besides?: Annotations; readonly lateFreezeAt?: string | undefined } = {},
-): Promise<boolean> {
-  let lifted = false;
+/** Reads the owner annotation; `undefined` where this program did not write it. */
+export function parseOwner(text: string | undefined): FreezeOwner | undefined {
   try {
-    if (lateFreezeAt !== undefined) await forestall(context, crdName, owner, lateFreezeAt);
-    await updateCrd(context, crdName, (crd) => {
-      const found = ownerAnnotationOf(crd);
-      const isOurs = found !== undefined && isSameRun(found, owner);
-      lifted = isOurs && freezeOwnerOf(crd) !== undefined;
-      const migrating = lifted ? { [MIGRATING_ANNOTATION]: null } : {};
-      return isOurs ? { ...besides, ...migrating, [OWNER_ANNOTATION]: null } : undefined;
-    });
-  } catch (error) {
-    // The CRD was deleted, and its annotation with it.
-    if (!isAbsent(error, crdName)) {
-      throw error;
-    }
+    const owner = JSON.parse(text ?? "") as Partial<FreezeOwner> | null;
+    const isOwner = [owner?.lease, owner?.identity, owner?.since].every((value) => typeof value === "string");
+    return isOwner ? (owner as FreezeOwner) : undefined;
+  } catch {
+    return undefined;
   }
-  return lifted;
+}
+
+/** Whether the freeze of a CRD is that of this run. */
+export function isFrozenBy({ metadata: { annotations } }: Pick<Crd, "metadata">, identity: string): boolean {
+  return annotations?.[MIGRATING] !== undefined && parseOwner(annotations[OWNER])?.identity === identity;
 }
 
 /**
- * Makes the precondition of a freeze fail that an API server may write yet. Nothing is to be done where the CRD was written since, be it by that
- * freeze. What is written is the owner alone, which freezes nothing: it is taken off as that of a freeze that a user lifted.
+ * The run that froze a CRD; `"other"` for another client; `undefined` where it is not frozen. The owner annotation
+ * alone does not tell: it stays behind where a user lifts a freeze with kubectl, and would claim the freeze that the
+ * user adds later. So the API server's note of who wrote the migrating annotation decides.
  */
-async function forestall(context: CallContext, crdName: string, owner: FreezeOwner, at: string): Promise<void> {
-  await updateCrd(context, crdName, ({ metadata }) =>
-    metadata.resourceVersion === at ? { [OWNER_ANNOTATION]: formatOwner(owner) } : undefined,
-  );
+export function freezerOf({ annotations = {}, managedFields = [] }: ObjectMeta): FreezeOwner | "other" | undefined {
+  const value = annotations[MIGRATING];
+  if (value === undefined) return undefined;
+  const managers = managedFields
+    .filter(({ fieldsV1 }) => {
+      const fields = fieldsV1 as { "f:metadata"?: { "f:annotations"?: object } } | undefined;
+      return Object.hasOwn(fields?.["f:metadata"]?.["f:annotations"] ?? {}, `f:${MIGRATING}`);
+    })
+    .map(({ manager }) => manager);
+  // The API server merges the oldest managers under that name. Another client may have emptied managedFields.
+  const isOurs = managers.some((manager) => manager === CRD_FIELD_MANAGER || manager === "ancient-changes");
+  const mayBeOurs = managers.length === 0 && value === MIGRATING_VALUE;
+  return isOurs || mayBeOurs ? (parseOwner(annotations[OWNER]) ?? "other") : "other";
 }
 
+/** The webhook where its configuration is installed, else a policy for this one CRD. */
+export async function chooseGuard(client: Client, crdName: string, signal: AbortSignal): Promise<Guard> {
+  const path = `${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`;
+  const find = (): Promise<unknown> =>
+    // Who may not see it installs a policy, which does no harm beside the webhook.
+    unlessForbidden(client.find(path, { signal }));
+  const isInstalled = (await retry(client, find, { signal })) !== undefined;
+  return isInstalled ? { kind: "webhook", name: WEBHOOK_NAME } : { kind: "policy", name: policyName(crdName) };
+}
+
+const MAX_NAME = 253;
+
 /**
- * Refuses a CRD whose freeze does not come from a run on this Lease.
- * @throws {KsvmError} ForeignFreeze
+ * The policy and its binding have the same name. A hash stands for that of a CRD which leaves no room for the prefix.
  */
-export function assertNotForeign(crd: CustomResourceDefinition, lease: string): void {
-  const freezer = freezerOf(crd.metadata);
-  if (freezer === undefined || (freezer.kind === "run" && freezer.owner.lease === lease)) {
-    return;
+export function policyName(crdName: string): string {
+  const name = `ksvm-freeze.${crdName}`;
+  if (name.length <= MAX_NAME) return name;
+  const hash = createHash("sha256").update(crdName).digest("hex").slice(0, 32);
+  return `${name.slice(0, MAX_NAME - hash.length - 1).replace(/[.-]+$/, "")}.${hash}`;
+}
+
+const LABELS = { "app.kubernetes.io/managed-by": "ksvm" };
+const MAX_CONFLICTS = 20;
+
+/**
+ * Puts the guard in place where that is this run's business, and annotates the CRD. The caller holds the Lease of the
+ * run, so the freeze of another run was left by one that died, and is taken over.
+ *
+ * @param epoch the CRD must still be of it
+ * @returns the CRD as it is frozen
+ * @throws {EpochChanged}; {KsvmError} ForeignFreeze where another client froze it
+ */
+export async function freeze(
+  client: Client,
+  epoch: Crd,
+  { guard, owner, signal }: { readonly guard: Guard; readonly owner: FreezeOwner; readonly signal: AbortSignal },
+): Promise<Crd> {
+  const { name } = epoch.metadata;
+  if (guard.kind === "policy") await installPolicy(client, name, owner, signal);
+  const annotations = { [MIGRATING]: MIGRATING_VALUE, [OWNER]: JSON.stringify(owner) };
+  for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
+    const crd = await retry(client, () => client.get<Crd>(`${CRDS}/${name}`, { signal }), { signal });
+    if (epochOf(crd) !== epochOf(epoch)) throw new EpochChanged(name, "the spec of the CRD changed");
+    if (isFrozenBy(crd, owner.identity)) return crd;
+    if (freezerOf(crd.metadata) === "other") throw foreignFreeze(crd);
+    // Not broken off half way: what is under way could land after the freeze was lifted.
+    const frozen = await annotate(client, crd, annotations, new AbortController().signal);
+    if (frozen !== undefined) return frozen;
   }
-  const { name } = crd.metadata;
-  const manager =
-    freezer.kind === "other" && freezer.manager !== undefined ? ` (field manager "${freezer.manager}")` : "";
-  const by =
-    freezer.kind === "run" ? `a run that holds Lease "${freezer.owner.lease}"` : `something other than ksvm${manager}`;
-  throw new KsvmError(
+  throw new EpochChanged(name, "other clients kept writing the CRD");
+}
+
+function foreignFreeze({ metadata: { name } }: Crd): KsvmError {
+  return new KsvmError(
     "ForeignFreeze",
-    `Cannot migrate "${name}": its storage version is frozen by ${by} (annotation ${MIGRATING_ANNOTATION}); wait for ` +
-      `it to end, or lift the freeze with: kubectl annotate crd ${name} ${MIGRATING_ANNOTATION}-`,
+    `Cannot migrate "${name}": its storage version is frozen by something other than ksvm (annotation ${MIGRATING}); ` +
+      `wait for it to end, or lift the freeze with: kubectl annotate crd ${name} ${MIGRATING}-`,
   );
 }
 
+/** Writes annotations, with what was read as precondition. @returns `undefined` where it was another object by then */
+async function annotate(
+  client: Client,
+  { metadata: { name, resourceVersion, uid } }: Crd,
+  annotations: Readonly<Record<string, string | null>>,
+  signal: AbortSignal,
+  forMs?: number,
+): Promise<Crd | undefined> {
+  const body = { metadata: { uid, resourceVersion, annotations } };
+  const options = { fieldManager: CRD_FIELD_MANAGER, signal };
+  const write = (): Promise<Crd> => client.patch<Crd>(`${CRDS}/${name}`, body, options);
+  try {
+    return await retry(client, write, { signal, ...(forMs === undefined ? {} : { forMs }) });
+  } catch (error) {
+    if (whose(error) === "conflict") return undefined;
+    throw error;
+  }
+}
+
+/** Applied, so that one which a dead run left has the content of this program by then. */
+async function installPolicy(client: Client, crdName: string, owner: FreezeOwner, signal: AbortSignal): Promise<void> {
+  const name = policyName(crdName);
+  const metadata = { name, labels: LABELS, annotations: { [OWNER]: JSON.stringify(owner) } };
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  const policy = { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: policySpec(crdName) };
+  const spec = { policyName: name, validationActions: ["Deny"] };
+  const binding = { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec };
+  const options = { fieldManager: CRD_FIELD_MANAGER, signal };
+  await retry(client, () => client.apply(`${POLICIES}/${name}`, policy, options), { signal });
+  await retry(client, () => client.apply(`${BINDINGS}/${name}`, binding, options), { signal });
+}
+
+/** A freeze must not stay behind: what fails is repeated for so long. */
+const UNFREEZE_MS = 3_600_000;
+
 /**
- * Changes annotations of a CRD, with the resourceVersion that `change` has decided on as precondition. If another
- * client writes it in between, `change` decides again; where it returns `undefined`, nothing is written.
- * @param onDoubt told of each write whose outcome is unknown
- * @throws {ApiError} NotFound where the CRD does not exist; Conflict where others write it again and again.
+ * Lifts the freeze of one run: removes its policy, then the annotations. Whatever is left of a run that dies in between
+ * has its annotation, so that the next one finds it. The freeze and the policy of another run or client are left alone.
+ *
+ * @returns whether there was a freeze to lift
  */
-export async function updateCrd(
-  context: CallContext,
-  crdName: string,
-  change: (crd: CustomResourceDefinition) => Annotations | undefined | Promise<Annotations>,
-  onDoubt?: OnDoubt,
-): Promise<CustomResourceDefinition> {
-  const { client, retrier, signal } = context;
-  const ref = { name: crdName };
-  const pace = retrier.pace(CONFLICT_PACE);
-  for (let conflicts = 0; ; conflicts++) {
-    await pace.turn(signal);
-    const crd = await readCrd(context, crdName);
-    const annotations = await change(crd);
-    if (annotations === undefined) {
-      return crd;
+export async function unfreeze(client: Client, crdName: string, identity: string): Promise<boolean> {
+  const { signal } = new AbortController();
+  const limits = { signal, forMs: UNFREEZE_MS };
+  // Where it fails, the CRD is unfrozen all the same: a policy alone denies nothing.
+  const removal = await removePolicy(client, crdName, identity).catch((error: unknown) => ({ error }));
+  for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
+    const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${crdName}`, { signal }), limits);
+    const { annotations = {} } = crd?.metadata ?? {};
+    // Of a freeze that another client has lifted, the owner may be left: it would name a run that is over.
+    const isOurs = crd !== undefined && parseOwner(annotations[OWNER])?.identity === identity;
+    if (!isOurs || (await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal, UNFREEZE_MS))) {
+      if (removal !== undefined) throw removal.error;
+      return isOurs && annotations[MIGRATING] !== undefined;
     }
-    const { resourceVersion, uid } = crd.metadata;
-    const patch = { type: MERGE_PATCH, body: { metadata: { uid, resourceVersion, annotations } } };
-    // Never broken off half way: a freeze that lands after it was given up has to be forestalled.
-    const options = { fieldManager: CRD_FIELD_MANAGER };
-    const write = (): Promise<CustomResourceDefinition> => client.patch(CRDS, ref, patch, options);
-    const onFailure = (error: unknown): never => {
-      // What no request raised was not sent, and what admission denied is not written.
-      if (failureKindOf(error) === "transient" && mayBeDone(error)) onDoubt?.(resourceVersion);
-      throw error;
+    await client.clock.sleep(50 * (conflicts + client.random()), signal);
+  }
+  throw new KsvmError("CleanupFailed", `Cannot lift the freeze of "${crdName}": other clients kept writing the CRD`);
+}
+
+/** Removes the policy and its binding where they are those of this run: another one has the same names. */
+async function removePolicy(client: Client, crdName: string, identity: string): Promise<void> {
+  const { signal } = new AbortController();
+  const name = policyName(crdName);
+  for (const path of [`${BINDINGS}/${name}`, `${POLICIES}/${name}`]) {
+    const remove = async (): Promise<void> => {
+      // Beside the webhook no run installs one, and its user needs no right to it.
+      const found = await unlessForbidden(client.find<KubeObject>(path, { signal }));
+      const { annotations, resourceVersion, uid } = found?.metadata ?? {};
+      if (parseOwner(annotations?.[OWNER])?.identity !== identity) return;
+      await client.delete(path, { signal, preconditions: { uid, resourceVersion } });
     };
-    try {
-      return await retrier.run(() => write().catch(onFailure), signal);
-    } catch (error) {
-      if (!isConflict(error) || conflicts >= MAX_CONFLICTS) {
-        throw error;
+    for (let conflicts = 0; ; conflicts++) {
+      try {
+        await retry(client, remove, { signal, forMs: UNFREEZE_MS });
+        break;
+      } catch (error) {
+        // The API server writes the status of a policy, too.
+        if (whose(error) !== "conflict" || conflicts === MAX_CONFLICTS) throw error;
       }
     }
   }
+}
+
+/** A Lease that is not renewed for so long, in milliseconds, has no live holder. */
+const WATCH_LEASE_MS = 17_000;
+
+/**
+ * Lifts a freeze whose owner holds no live Lease: it was left by a run that died. Whether a run lives is judged by
+ * watching its Lease, never by comparing clocks.
+ *
+ * @returns whether a freeze was lifted; `false` also for that of another client, and of a run that lives
+ */
+export async function unfreezeLeftBehind(client: Client, crd: Crd, signal: AbortSignal): Promise<boolean> {
+  const owner = freezerOf(crd.metadata);
+  if (owner === undefined || owner === "other") return false;
+  const { name } = crd.metadata;
+  if (await isHeld(client, owner, signal)) return false;
+  return unfreeze(client, name, owner.identity);
+}
+
+const POLL_MS = 1_000;
+
+/** Whether a run holds its Lease: it renews it while it is watched. */
+async function isHeld(client: Client, { identity, lease }: FreezeOwner, signal: AbortSignal): Promise<boolean> {
+  const [namespace = "", name = ""] = lease.split("/");
+  // The annotation says which Lease that is. Who may write it could name any, and keep the freeze in place.
+  const path = `${LEASES}/${encodeURIComponent(namespace)}/leases/${encodeURIComponent(name)}`;
+  const read = (): Promise<Lease | undefined> => client.find<Lease>(path, { signal });
+  const { clock } = client;
+  const first = await retry(client, read, { signal });
+  let now = first;
+  for (const end = clock.monotonic() + WATCH_LEASE_MS; now?.spec?.holderIdentity === identity; ) {
+    if (now.metadata.resourceVersion !== first?.metadata.resourceVersion) return true;
+    if (clock.monotonic() >= end) return false;
+    await clock.sleep(POLL_MS, signal);
+    now = await retry(client, read, { signal });
+  }
+  return false;
 }

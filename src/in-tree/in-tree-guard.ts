@@ -1,8 +1,8 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { KsvmError } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
 import { type InTreeMigration, inTreeMigrations, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
 import { findCrd } from "../resources/read-crd.ts";
 

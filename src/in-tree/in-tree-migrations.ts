@@ -2,15 +2,15 @@ import { listIn, objectIn, textIn, textsIn } from "../api/json-fields.ts";
 import type { ObjectMeta } from "../api/meta.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { metaIn } from "../api/parse-meta.ts";
-import { isNotFound } from "../kube/absent.ts";
-import type { Projection } from "../json/json-projection.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import { type ApiClient, isConflict } from "../kube/client.ts";
-import { preferredVersions } from "../kube/discovery.ts";
-import { DoubtfulAnswer } from "../kube/errors.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { metadataProjection } from "../kube/metadata-projection.ts";
-import type { Resource } from "../kube/resources.ts";
+import { isNotFound } from "../old/kube/absent.ts";
+import type { Projection } from "../old/json/json-projection.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import { type ApiClient, isConflict } from "../old/kube/client.ts";
+import { preferredVersions } from "../old/kube/discovery.ts";
+import { DoubtfulAnswer } from "../old/kube/errors.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { metadataProjection } from "../old/kube/metadata-projection.ts";
+import type { Resource } from "../old/kube/resources.ts";
 
 /** The API group of Kubernetes' own storage version migrator. */
 export const IN_TREE_GROUP = "storagemigration.k8s.io";

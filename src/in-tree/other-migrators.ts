@@ -1,9 +1,9 @@
 import type { ObjectMeta } from "../api/meta.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { projectedPages } from "../kube/list-projected.ts";
-import { DEPLOYMENTS } from "../kube/resources.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import type { Projection } from "../old/json/json-projection.ts";
+import { projectedPages } from "../old/kube/list-projected.ts";
+import { DEPLOYMENTS } from "../old/kube/resources.ts";
 
 /** A Deployment of apps/v1, as far as it is looked at. */
 export interface Deployment {

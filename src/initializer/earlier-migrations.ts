@@ -4,12 +4,12 @@ import { parseMigration } from "../api/parse-migration.ts";
 import { CREATED_BY_INIT, CREATED_BY_LABEL, REENCRYPT_ANNOTATION } from "../api/names.ts";
 import { asksForReencryption, type ReencryptionWish } from "../api/reencryption.ts";
 import { KsvmError } from "../errors.ts";
-import { CONFLICT_PACE, MAX_CONFLICTS } from "../freeze/freeze.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { isConflict } from "../kube/client.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { metadataProjection } from "../kube/metadata-projection.ts";
-import { MIGRATIONS } from "../kube/resources.ts";
+import { CONFLICT_PACE, MAX_CONFLICTS } from "../old/freeze/freeze.ts";
+import type { Projection } from "../old/json/json-projection.ts";
+import { isConflict } from "../old/kube/client.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { metadataProjection } from "../old/kube/metadata-projection.ts";
+import { MIGRATIONS } from "../old/kube/resources.ts";
 import { isDeleted } from "../migrations/read-migration.ts";
 import { type InitContext, whenServed } from "./when-served.ts";
 

@@ -4,8 +4,8 @@ import { CREATED_BY_INIT, CREATED_BY_LABEL, MANAGED_BY, MANAGED_BY_LABEL } from 
 import { besideHelm } from "../api/ours.ts";
 import { reencryptAnnotation, type ReencryptionWish } from "../api/reencryption.ts";
 import { KsvmError } from "../errors.ts";
-import type { KubeObject } from "../kube/client.ts";
-import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../kube/resources.ts";
+import type { KubeObject } from "../old/kube/client.ts";
+import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../old/kube/resources.ts";
 import { crdOwnerOf } from "../migrations/crd-owner.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import { discoverMigratable, type Discovery } from "../resources/discover.ts";

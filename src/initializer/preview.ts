@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from "node:util";
 import { resourceNameOf } from "../api/migration.ts";
 import { besideHelm } from "../api/ours.ts";
-import { isServed } from "../kube/absent.ts";
-import type { KubeObject } from "../kube/client.ts";
-import { APPLY_PATCH, CRDS, MIGRATIONS } from "../kube/resources.ts";
+import { isServed } from "../old/kube/absent.ts";
+import type { KubeObject } from "../old/kube/client.ts";
+import { APPLY_PATCH, CRDS, MIGRATIONS } from "../old/kube/resources.ts";
 import { earlierMigrations } from "./earlier-migrations.ts";
 import { discoverFor, FIELD_MANAGER, type InitOptions, type InitResult, othersToReplace } from "./initialize.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";

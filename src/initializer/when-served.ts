@@ -1,7 +1,7 @@
 import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { failureKindOf } from "../kube/failure.ts";
-import type { Retrier } from "../retry/retrier.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { failureKindOf } from "../old/kube/failure.ts";
+import type { Retrier } from "../old/retry/retrier.ts";
 
 /** How long a CRD may take to be served, or to be gone. */
 export const CRD_TIMEOUT_MS = 60_000;

@@ -1,288 +1,250 @@
-import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../api/meta.ts";
-import { isAbsent, isUnserved } from "./absent.ts";
-import type { CallOptions, WriteOptions } from "./call-options.ts";
-import { assertDeleted, listedIn, objectIn, writtenIn } from "./answered-object.ts";
-import { ApiError } from "./errors.ts";
-import { isAdmissionDenial } from "./failure.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { readProjected } from "./list-projected.ts";
-import { allItemsOf, itemsOf, type ListAnswer } from "./listed-items.ts";
-import { type ListedObject, type ListedObjectOptions, MAX_OBJECT_BYTES } from "./listed-object.ts";
-import { type ListedPage, readListedPage } from "./listed-page.ts";
-import type { PendingRequests } from "./pending-requests.ts";
-import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
-import type { Transport } from "./transport.ts";
-import type { Fence } from "./transport-options.ts";
+import type { Clock } from "../clock.ts";
+import { ApiError, isAbsent, type Status } from "./errors.ts";
+import { Connection, type HttpAnswer, type HttpRequest, type Send } from "./http.ts";
+import { APPLY_PATCH, type KubeList, MERGE_PATCH, METADATA_LIST } from "./objects.ts";
 
-/** Which object, and until when. */
-export interface ObjectRef {
-  readonly name: string;
-  readonly namespace?: string;
+/** What a client is made of. */
+export interface ClientParts {
+  /** The base URL that requests go to. */
+  readonly address: string;
+  readonly send: Send;
+  readonly clock: Clock;
+  /** From 0 to 1, as `Math.random`. */
+  readonly random: () => number;
 }
 
-/** The shape that every object of the API has. */
-export interface KubeObject {
-  readonly apiVersion?: string;
-  readonly kind?: string;
-  readonly metadata: Partial<ObjectMeta>;
+export interface CallOptions {
+  readonly signal: AbortSignal;
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
+  /** @default application/json */
+  readonly accept?: string;
+  /** Milliseconds for the whole answer. @default 70,000: an API server ends a request after 60 s */
+  readonly timeoutMs?: number;
 }
 
-/** An object to create. */
-export type NewObject = KubeObject & Readonly<Record<string, unknown>>;
-
-/** Options of a metadata-only list. */
-export interface ListOptions extends CallOptions {
-  readonly labelSelector?: string;
-  readonly limit?: number;
-  readonly continueToken?: string | undefined;
+export interface WriteOptions extends CallOptions {
+  readonly fieldManager?: string;
+  /** Admission and validation speak, nothing is stored. @default false */
+  readonly dryRun?: boolean;
 }
 
-/** Options of a page of which short fields are kept. */
-export interface ListPageOptions extends ListOptions, ListedObjectOptions {}
+/** An answer that is not an error. */
+export interface Answer<T> {
+  readonly body: T;
+  /** The clock of who answered (`Date` header, cut to the second), in milliseconds since the Unix epoch. */
+  readonly date: number | undefined;
+  /** Characters of the body. */
+  readonly size: number;
+}
 
-/** Objects of an API server by resource and name. It never retries: who calls knows what a failure means. */
-export class ApiClient {
-  readonly transport: Transport;
+/** A 64 MiB answer is larger than any page that is asked for. */
+const MAX_BYTES = 64 * 2 ** 20;
+const TIMEOUT_MS = 70_000;
 
-  constructor(transport: Transport) {
-    this.transport = transport;
+/** One address of the Kubernetes API. It never repeats a request: see `retry`. */
+export class Client {
+  readonly address: string;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly #send: Send;
+  readonly #connection: Connection | undefined;
+
+  constructor({ address, clock, random, send }: ClientParts, connection?: Connection) {
+    this.address = address.replace(/\/+$/, "");
+    this.clock = clock;
+    this.random = random;
+    this.#send = send;
+    this.#connection = connection;
   }
 
-  /** The same client, and `fence` before each request that stores something. */
-  fencedBy(fence: Fence): ApiClient {
-    return new ApiClient(this.transport.fencedBy(fence));
-  }
-
-  /** The same client, and `pending` is told of each request. */
-  pendingIn(pending: PendingRequests): ApiClient {
-    return new ApiClient(this.transport.pendingIn(pending));
+  /** The same credentials at an address, over one connection of its own. Whoever asks for it ends it. */
+  over(connection: Connection | undefined, address = this.address): Client {
+    return new Client({ address, send: this.#send, clock: this.clock, random: this.random }, connection);
   }
 
   /**
-   * Reads one object.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
+   * Reads what a path answers.
+   * @throws {ApiError} for an answer of 300 or above, and where no usable one came.
    */
-  async get<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T> {
-    const path = objectPath(resource, ref);
-    const response = await this.transport.request<T>({ method: "GET", path, signal: options.signal });
-    return objectIn(response.body, { name: ref.name, path });
+  async get<T>(path: string, options: CallOptions): Promise<T> {
+    return (await this.request<T>("GET", path, options)).body;
   }
 
-  /** Like {@link get}, `undefined` where the object does not exist, see {@link isAbsent}. */
-  async find<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
-    return unlessAbsent(ref.name, this.get<T>(resource, ref, options));
-  }
-
-  /**
-   * Like {@link find}, and builds only what the projection names, `metadata.name` among it: what else a large object has
-   * costs next to nothing.
-   */
-  async findFields<T>(
-    resource: Resource,
-    ref: ObjectRef,
-    projection: Projection,
-    options: CallOptions = {},
-  ): Promise<T | undefined> {
-    const path = objectPath(resource, ref);
-    const request = { method: "GET", path, signal: options.signal } as const;
-    const reading = this.transport.read(request, (stream) => readProjected(stream, projection));
-    const found = await unlessAbsent(ref.name, reading);
-    return found && objectIn(found.body as T, { name: ref.name, path });
-  }
-
-  /** Like {@link find}, also `undefined` where the API server does not serve the resource at all, see {@link isUnserved}. */
-  async findIfServed<T>(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<T | undefined> {
+  /** The object at a path; `undefined` where the API server says that exactly this one does not exist. */
+  async find<T>(path: string, options: CallOptions): Promise<T | undefined> {
     try {
-      return await this.find<T>(resource, ref, options);
+      return await this.get<T>(path, options);
     } catch (error) {
-      if (await isUnserved(this.transport, resource, error, options)) {
-        return undefined;
-      }
+      if (isAbsent(error, decodeURIComponent(path.slice(path.lastIndexOf("/") + 1)))) return undefined;
       throw error;
     }
   }
 
   /**
-   * Reads the metadata of one object.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
+   * Lists what a path has: consistent and current where the query has no resourceVersion.
+   * @throws {ApiError} also where the answer is no list
    */
-  async getMetadata(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<PartialObjectMetadata> {
-    const path = objectPath(resource, ref);
-    const { body } = await this.transport.request<PartialObjectMetadata>({
-      method: "GET",
-      path,
-      accept: ACCEPT_METADATA,
-      signal: options.signal,
-    });
-    return objectIn(body, { name: ref.name, path });
+  async list<T>(path: string, options: CallOptions): Promise<KubeList<T>> {
+    return (await this.listWithSize<T>(path, options)).body;
+  }
+
+  async listWithSize<T>(path: string, options: CallOptions): Promise<Answer<KubeList<T>>> {
+    const answer = await this.request<Partial<KubeList<T>> & { kind?: string }>("GET", path, options);
+    const { items, kind, metadata } = answer.body;
+    // An empty list may come with null for its items, but not without them.
+    if (kind?.endsWith("List") !== true || metadata === undefined || items === undefined) {
+      throw new ApiError(`GET ${path}`, 0, "the answer is no list", { code: "ApiRequestFailed" });
+    }
+    return { ...answer, body: { metadata, items: items ?? [] } };
   }
 
   /**
-   * Like {@link getMetadata}, `undefined` where the object does not exist, see {@link isAbsent}.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
+   * The metadata of the one object of this name, by a consistent list: it proves that an object is absent, which a 404
+   * does not. The right to list is enough for it.
+   * @param path of the collection, in the namespace of the object
    */
-  async findMetadata(
-    resource: Resource,
-    ref: ObjectRef,
-    options: CallOptions = {},
-  ): Promise<PartialObjectMetadata | undefined> {
-    return unlessAbsent(ref.name, this.getMetadata(resource, ref, options));
-  }
-
-  /**
-   * Like {@link findMetadata}, and only the short fields are kept, as {@link listPage} keeps them of a list.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object.
-   */
-  async findListed(resource: Resource, ref: ObjectRef, options: CallOptions = {}): Promise<ListedObject | undefined> {
-    const path = objectPath(resource, ref);
-    const request = { method: "GET", path, accept: ACCEPT_METADATA, signal: options.signal } as const;
-    const read = (body: Buffer): ListedObject => listedIn(body, { name: ref.name, path });
-    return (await unlessAbsent(ref.name, this.transport.readBytes(request, MAX_OBJECT_BYTES, read)))?.body;
-  }
-
-  /**
-   * Lists one page of metadata, over all namespaces. Without a continue token the list is consistent and current
-   * (resourceVersion unset).
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
-   */
-  async listMetadata(resource: Resource, options: ListOptions = {}): Promise<PartialObjectMetadataList> {
-    const path = collectionPath(resource);
-    const { body } = await this.transport.request<PartialObjectMetadataList>({
-      method: "GET",
-      path,
-      query: { labelSelector: options.labelSelector, limit: options.limit, continue: options.continueToken },
-      accept: ACCEPT_METADATA_LIST,
-      signal: options.signal,
-    });
-    return { ...body, items: itemsOf(body, path) };
-  }
-
-  /**
-   * Like {@link listMetadata}, and reads the page as it arrives: memory holds one object of it at a time, and of each
-   * only the short fields are kept.
-   * @throws {ApiError | TransportError}
-   */
-  async listPage(resource: Resource, options: ListPageOptions = {}): Promise<ListedPage> {
-    const { fieldVersions, labelSelector, limit, continueToken, signal } = options;
-    const query = { labelSelector, limit, continue: continueToken };
-    const path = collectionPath(resource);
-    const request = { method: "GET", path, query, accept: ACCEPT_METADATA_LIST, signal } as const;
-    return (await this.transport.read(request, (body) => readListedPage(body, { fieldVersions }))).body;
-  }
-
-  /**
-   * Lists whole objects on one page; only for resources of which there are few.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list.
-   */
-  async list<T>(
-    resource: Resource,
-    options: CallOptions & { readonly namespace?: string; readonly labelSelector?: string } = {},
-  ): Promise<readonly T[]> {
-    const { namespace, labelSelector, signal } = options;
-    const path = collectionPath(resource, namespace);
-    const { body } = await this.transport.request<ListAnswer<T>>({
-      method: "GET",
-      path,
-      query: { labelSelector },
+  async findListed<T>(path: string, name: string, { signal }: CallOptions): Promise<T | undefined> {
+    const query = { fieldSelector: `metadata.name=${name}` };
+    const { items } = await this.list<T & { metadata: { name: string } }>(path, {
+      query,
+      accept: METADATA_LIST,
       signal,
     });
-    return allItemsOf(body, path);
+    // An aggregated API server may ignore the selector.
+    return items.find(({ metadata }) => metadata.name === name);
   }
 
-  /**
-   * Creates an object.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object: it may have been created.
-   */
-  async create<T>(resource: Resource, object: NewObject, options: WriteOptions = {}): Promise<T> {
-    const { name, namespace } = object.metadata;
-    const path = collectionPath(resource, namespace);
-    const response = await this.transport.request<T>({
-      method: "POST",
-      path,
-      query: writeQuery(options),
-      body: object,
-      signal: options.signal,
-    });
-    return writtenIn(response.body, { verb: "create", path, name, dryRun: options.dryRun });
+  async create<T>(path: string, body: unknown, options: WriteOptions): Promise<T> {
+    return (await this.request<T>("POST", path, options, { body })).body;
   }
 
-  /**
-   * Patches an object; `patch.type` is a content type such as {@link MERGE_PATCH}.
-   * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is not this object: it may have been written.
-   */
-  async patch<T>(
-    resource: Resource,
-    ref: ObjectRef,
-    patch: { readonly type: string; readonly body: unknown },
-    options: WriteOptions = {},
-  ): Promise<T> {
-    const subresource = options.subresource === undefined ? "" : `/${options.subresource}`;
-    const path = objectPath(resource, ref) + subresource;
-    const response = await this.transport.request<T>({
-      method: "PATCH",
-      path,
-      query: writeQuery(options),
-      body: patch.body,
-      contentType: patch.type,
-      ...(options.accept === undefined ? {} : { accept: options.accept }),
-      signal: options.signal,
-      timeoutMs: options.timeoutMs,
-    });
-    return writtenIn(response.body, { verb: "patch", path, name: ref.name, dryRun: options.dryRun });
+  /** @param contentType which kind of patch. @default a merge patch */
+  async patch<T>(path: string, body: unknown, options: WriteOptions, contentType = MERGE_PATCH): Promise<T> {
+    return (await this.request<T>("PATCH", path, options, { body, contentType })).body;
   }
 
-  /**
-   * Deletes an object; one that does not exist counts as deleted, unless it `mustExist`.
-   * @throws {ApiError | TransportError} Conflict where it is not the object with this uid and resourceVersion; {DoubtfulAnswer}
-   *   where the answer does not say that it is deleted.
-   */
+  /** Server-side apply: creates the object where there is none, and takes its fields over from others. */
+  async apply<T>(path: string, body: unknown, options: WriteOptions & { readonly fieldManager: string }): Promise<T> {
+    const query = { ...options.query, force: true };
+    return this.patch<T>(path, body, { ...options, query }, APPLY_PATCH);
+  }
+
+  /** Deletes the object at a path. Where there is none, nothing is to be done. */
   async delete(
-    resource: Resource,
-    ref: ObjectRef,
-    options: CallOptions & {
-      readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
-      readonly mustExist?: boolean;
-    } = {},
+    path: string,
+    { preconditions, ...options }: WriteOptions & { readonly preconditions?: object },
   ): Promise<void> {
-    const { mustExist = false, preconditions, signal } = options;
-    const path = objectPath(resource, ref);
+    const body = preconditions && { apiVersion: "v1", kind: "DeleteOptions", preconditions };
     try {
-      const { body } = await this.transport.request({
-        method: "DELETE",
-        path,
-        body: { apiVersion: "v1", kind: "DeleteOptions", ...(preconditions === undefined ? {} : { preconditions }) },
-        signal,
-      });
-      assertDeleted(body, { name: ref.name, path });
+      await this.request("DELETE", path, options, { body });
     } catch (error) {
-      if (mustExist || !isAbsent(error, ref.name)) {
-        throw error;
-      }
+      if (!isAbsent(error, decodeURIComponent(path.slice(path.lastIndexOf("/") + 1)))) throw error;
     }
+  }
+
+  /**
+   * Sends one request and parses its JSON answer.
+   * @throws {ApiError} for an answer of 300 or above, and where no usable one came.
+   */
+  async request<T>(
+    method: HttpRequest["method"],
+    path: string,
+    options: WriteOptions,
+    { body, contentType }: { readonly body?: unknown; readonly contentType?: string } = {},
+  ): Promise<Answer<T>> {
+    const answer = await this.#answer(method, path, options, { body, contentType, isStream: false });
+    const parsed = parseJson(answer.text);
+    if (typeof parsed !== "object" || parsed === null) {
+      // No API server answers so. The text is not quoted: it may be anything.
+      throw new ApiError(`${method} ${path}`, 0, "the answer is no JSON object", { code: "ApiRequestFailed" });
+    }
+    return { body: parsed as T, date: dateOf(answer), size: answer.text.length };
+  }
+
+  /**
+   * The lines of an answer as they arrive, as those of a watch or of metrics.
+   * @throws as {@link request}
+   */
+  async lines(path: string, options: CallOptions & { readonly maxLineBytes?: number }): Promise<AsyncIterable<string>> {
+    const { lines } = await this.#answer("GET", path, options, { isStream: true, maxBytes: options.maxLineBytes });
+    if (lines === undefined) throw new ApiError(`GET ${path}`, 0, "the answer is no stream");
+    return lines;
+  }
+
+  async #answer(
+    method: HttpRequest["method"],
+    path: string,
+    { accept = "application/json", dryRun = false, fieldManager, query, signal, timeoutMs = TIMEOUT_MS }: WriteOptions,
+    {
+      body,
+      contentType = "application/json",
+      isStream,
+      maxBytes = MAX_BYTES,
+    }: {
+      readonly body?: unknown;
+      readonly contentType?: string | undefined;
+      readonly isStream: boolean;
+      readonly maxBytes?: number | undefined;
+    },
+  ): Promise<HttpAnswer> {
+    signal.throwIfAborted();
+    const answer = await this.#send({
+      method,
+      address: this.address,
+      path,
+      query: textsOf({ fieldManager, dryRun: dryRun ? "All" : undefined, ...query }),
+      headers: { accept, ...(body === undefined ? {} : { "content-type": contentType }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      connection: this.#connection,
+      isStream,
+      maxBytes,
+      timeoutMs,
+      signal,
+    });
+    if (answer.status >= 300) throw errorIn(`${method} ${path}`, answer);
+    return answer;
   }
 }
 
-/** Whether a precondition failed, or the object exists already; a webhook that says so proves nothing. */
-export function isConflict(error: unknown): error is ApiError {
-  return error instanceof ApiError && error.status === 409 && !isAdmissionDenial(error);
+/** The error that an answer is. */
+export function errorIn(request: string, answer: HttpAnswer): ApiError {
+  const { location, "retry-after": retryAfter = "" } = answer.headers;
+  const parsed = parseJson(answer.text) as Status | null | undefined;
+  const status = parsed?.kind === "Status" ? parsed : undefined;
+  const isRedirect = answer.status < 400 && location !== undefined;
+  const said = isRedirect ? `it redirects to ${withoutUser(location)}` : (status?.message ?? answer.text.slice(0, 500));
+  return new ApiError(request, answer.status, said, {
+    answer: status,
+    retryAfter: secondsIn(retryAfter, dateOf(answer)),
+  });
 }
 
-/** What a read of one object gives; `undefined` where the object does not exist, see {@link isAbsent}. */
-async function unlessAbsent<T>(name: string, reading: Promise<T>): Promise<T | undefined> {
+function textsOf(query: Readonly<Record<string, unknown>>): Record<string, string> {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(given.map(([name, value]) => [name, String(value)]));
+}
+
+function parseJson(text: string): unknown {
   try {
-    return await reading;
-  } catch (error) {
-    if (isAbsent(error, name)) {
-      return undefined;
-    }
-    throw error;
+    return JSON.parse(text);
+  } catch {
+    return undefined;
   }
 }
 
-function writeQuery({ fieldManager, dryRun, force }: WriteOptions): Record<string, string | undefined> {
-  return {
-    fieldManager,
-    dryRun: dryRun === true ? "All" : undefined,
-    force: force === true ? "true" : undefined,
-  };
+function dateOf({ headers }: HttpAnswer): number | undefined {
+  const date = Date.parse(headers["date"] ?? "");
+  return Number.isNaN(date) ? undefined : date;
+}
+
+/** Seconds, or a date by the clock of who answered (RFC 9110, section 10.2.3). */
+function secondsIn(text: string, now: number | undefined): number | undefined {
+  if (/^\d+$/.test(text)) return Number(text);
+  const date = Date.parse(text);
+  return Number.isNaN(date) || now === undefined ? undefined : Math.max(0, (date - now) / 1_000);
+}
+
+/** A URL without a user name and password in it. */
+export function withoutUser(url: string): string {
+  return url.replace(/^([a-z0-9+.-]*:\/\/)?[^/]*@/i, "$1…@");
 }

@@ -1,5 +1,5 @@
 import type { ObjectMeta, OwnerReference } from "../api/meta.ts";
-import { apiVersionOf, CRDS } from "../kube/resources.ts";
+import { apiVersionOf, CRDS } from "../old/kube/resources.ts";
 
 /**
  * The owner of a migration: the CRD of its kind, with which it goes in any case. The garbage collector deletes what has no

@@ -8,7 +8,7 @@ import {
   STORAGE_VERSION_ANNOTATION,
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
-import type { Projection } from "../json/json-projection.ts";
+import type { Projection } from "../old/json/json-projection.ts";
 
 const ANNOTATIONS = [
   ATTEMPT_ANNOTATION,

@@ -1,129 +1,196 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
-import { resourceNameOf } from "../api/migration.ts";
-import { ownerAnnotationOf } from "../api/owner.ts";
-import { messageOf } from "../errors.ts";
-import { tryRemoveLeftovers } from "../freeze/leftovers.ts";
-import { accessForArrivals, accessForEncryption, accessForRewrite, assertAccess } from "./access-check.ts";
-import type { ServedResource } from "../resources/migratable.ts";
-import { BuiltInRun } from "./built-in-run.ts";
-import { Cleanup } from "../retry/cleanup.ts";
-import { type FieldsConversion, fieldsReportOf } from "./rewrite/convert-fields.ts";
-import { Tally } from "./rewrite/counts.ts";
-import { type MigrationResult, outcomeOf, reportOf } from "./result.ts";
-import { rewriteAll } from "./rewrite-all.ts";
-import { CRDS } from "../kube/resources.ts";
-import { ownStorageOf, SEE_API_SERVICES } from "./own-api.ts";
-import type { RunContext } from "./run-context.ts";
-import { deferRelease, type RunLease } from "../lease/run-lease.ts";
-import { runUntilDone } from "./run-until-done.ts";
-import { StartAgain } from "../retry/start-again.ts";
-import { takeLease } from "./take-lease.ts";
-import { watchingArrivals } from "./watch-arrivals.ts";
-import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
+import { type AgreedResource, agreement } from "../apiservers/agree.ts";
+import { discover, EpochChanged } from "../apiservers/converge.ts";
+import { type Answers, ApiServerMissing, askEach } from "../apiservers/find.ts";
+import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
+import { KsvmError } from "../errors.ts";
+import type { Client } from "../kube/client.ts";
+import { whose } from "../kube/errors.ts";
+import { apiVersion, resourceName } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
+import { type Target, tryOneWrite } from "./rewrite.ts";
+import { assertRights, rightsForDryRun, rightsForRewrite } from "./rights.ts";
+import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
+import type { MigrateOptions, MigrationResult } from "./types.ts";
+
+export interface BuiltInOptions extends MigrateOptions {
+  /**
+   * What was waited for already: hash, processes and purpose. How API servers store a built-in resource does not change
+   * while they run. The caller keeps it for as long as its process lives. @default nothing was
+   */
+  readonly settled?: Set<string>;
+  /**
+   * What else each API server has to answer, and all of them alike, such as the hash of its EncryptionConfiguration. It
+   * must not change until the end. @default nothing
+   */
+  readonly evidence?: (apiServer: Client, signal: AbortSignal) => Promise<string>;
+}
+
+/** What a run of a built-in resource rests on. */
+interface Foundation {
+  readonly resource: AgreedResource;
+  readonly epoch: string;
+}
 
 /**
- * Rewrites every object of a built-in resource. There is no storedVersions to prune and no storage version that a user
- * could change, so nothing is frozen. What the run rests on is proven before the first list and again at the end. It takes the Lease
- * of the resource, and works in attempts, waiting in between for what it got stuck on.
+ * Rewrites every object of a resource that has no CRD, or of one whose storage version stays as it is. Nothing is
+ * frozen and nothing pruned: every API server shows one and the same hash, writes of before have ended, and at the end
+ * there are the same hash and the same processes. Else the run begins again.
  *
- * @param crd of a custom resource that is only rewritten: a change of its storage version is settled, too
- * @throws {KsvmError} NotConverged where the API servers disagree on the storage version; RetryBudgetExceeded; OwnershipLost where the
- *   Lease is another's, or went back in time.
+ * @param name `plural.group`, or `plural` in the core group
+ * @throws {KsvmError} ResourceNotFound, ResourceNotMigratable, Forbidden, AlreadyMigrating, ApiServerMissing
  */
-export async function migrateBuiltIn(
-  context: RunContext,
-  resource: ServedResource,
-  crd?: CustomResourceDefinition,
-): Promise<MigrationResult> {
-  const name = resourceNameOf(resource);
-  const isOwnMatter = crd !== undefined || context.encryption !== undefined;
-  await assertAccess(context, name, {
-    wanted: [
-      ...accessForRewrite(resource, context.options),
-      ...(isOwnMatter ? [SEE_API_SERVICES] : []),
-      // To ask API servers whether they have followed it.
-      ...(crd === undefined ? [] : [{ verb: "list", resource: CRDS, name: crd.metadata.name }]),
-      ...accessForEncryption(context),
-      ...accessForArrivals(context),
-    ],
-  });
-  if (crd === undefined && context.encryption !== undefined) {
-    // Before API servers are waited for, of which none stores it.
-    await ownStorageOf(context, resource);
+export async function migrateBuiltIn(client: Client, name: string, options: BuiltInOptions): Promise<MigrationResult> {
+  const { dryRun = false, leaseNamespace: namespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
+  const { clock } = client;
+  const run = newRun(client, name, options);
+  const found = await findResource(client, name, signal);
+  if (dryRun) {
+    await assertRights(client, name, rightsForDryRun(found), signal);
+    const tally = await rewrite(client, run, targetOf(found), options);
+    return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", tally };
   }
-  return watchingArrivals(context, (watched) => {
-    const cleanup = new Cleanup(watched);
-    return cleanup.after(async () => {
-      const lease = await takeLease(watched, name);
-      // Whatever this run saw of API servers: the next one waits for all late writes in any case, as nothing was frozen.
-      deferRelease(cleanup, lease, () => ({ keepCheckpoint: false }));
-      if (crd !== undefined) {
-        await liftOfDead(watched, lease, crd);
+  const areServersNamed = options.endpoints !== undefined;
+  const rights = rightsForRewrite(found, { leaseNamespace: namespace, areServersNamed });
+  await assertRights(client, name, rights, signal);
+  const lease = await RunLease.take(client, { namespace, resource: name, identity: run.identity, signal });
+  const held = { ...options, signal: AbortSignal.any([signal, lease.lost]) };
+  try {
+    for (;;) {
+      try {
+        return await attempt(client, run, found, lease, held);
+      } catch (error) {
+        held.signal.throwIfAborted();
+        if (error instanceof EpochChanged) run.changes++;
+        if (!mayBeginAgain(run, error, clock.monotonic(), options.maxIdleMs)) throw error;
+        run.emit(beginsAgain(error));
+        await clock.sleep(pauseMs(run.changes), held.signal);
       }
-      return runAttempts(watched, lease, { resource, crdName: crd?.metadata.name });
-    });
-  });
+    }
+  } finally {
+    await lease.release();
+  }
 }
 
-/** What a dead run with a freeze left. */
-async function liftOfDead(context: RunContext, lease: RunLease, crd: CustomResourceDefinition): Promise<void> {
-  const { client, emit, signal } = context;
-  const { name: crdName } = crd.metadata;
-  const holder = {
-    ...context,
-    client: client.fencedBy(() => lease.confirm(signal)),
-    renew: () => lease.renew(signal),
-  };
-  await tryRemoveLeftovers(holder, { crdName, lease: lease.key, owner: ownerAnnotationOf(crd) }, (error) => {
-    const message = `Cannot lift the freeze of "${crdName}" that a dead run has left: ${messageOf(error)}`;
-    emit({ type: "warning", message });
-  });
-}
-
-function runAttempts(
-  context: RunContext,
+async function attempt(
+  client: Client,
+  run: Run,
+  found: AgreedResource,
   lease: RunLease,
-  { crdName, resource }: { readonly resource: ServedResource; readonly crdName: string | undefined },
+  options: BuiltInOptions,
 ): Promise<MigrationResult> {
-  const { client, options } = context;
-  const run = new BuiltInRun(resource, crdName);
-  const probed = { resource, otherVersions: [], kind: resource.kind };
-  return runUntilDone({
-    context,
-    name: resourceNameOf(resource),
-    // Nothing is frozen. An attempt that gets no further ends all the same, so that its status says what it waits for.
-    maxFreezeIdleMs: options.maxFreezeIdleMs,
-    attempt: async (attempt) => {
-      const fence = (): Promise<void> => lease.confirm(attempt.signal, attempt.retrier);
-      const done = await run.attempt({ ...attempt, client: client.fencedBy(fence) }, fence);
-      // Where etcd was restored from a backup since the last write, what was written is gone, and no write is left to tell.
-      await lease.renew(attempt.signal, attempt.retrier);
-      return done;
-    },
-    probe: ({ stuckOn }, signal) =>
-      stuckOn?.kind === "lease"
-        ? lease.probe(signal)
-        : probeStuckRequest(client, async () => (crdName === undefined ? probed : probedCrd(client, crdName, signal)), {
-            stuckOn,
-            signal,
-          }),
-    onError: async (error) => {
-      if (error instanceof StartAgain) {
-        run.forget();
-      }
-    },
+  const { settled, settleMs = DEFAULT_SETTLE_MS, signal } = options;
+  const { name } = run;
+  const { clock } = client;
+  await yieldToInTree(client, run, found, options);
+  await tryOneWrite(client, targetOf(found), signal);
+
+  // Every API server stores the resource in one way, and writes of before have ended.
+  let foundation: Foundation | undefined;
+  const ask = async (): Promise<Answers<unknown>> => {
+    const seen = await look(client, name, found, options);
+    foundation = seen.foundation;
+    // Another hash or another evidence has to be waited for like another process.
+    return { ...seen.answers, processes: seen.foundation.epoch };
+  };
+  const purpose = checkpointPurpose(options, run.identity);
+  const waitedFor = (): string => `${foundation?.epoch ?? ""} ${purpose}`;
+  const wasSettled = async (): Promise<boolean> => settled?.has(waitedFor()) === true;
+  const start = clock.monotonic();
+  await settle(client, ask, wasSettled, { ...options, settleMs, onEvent: run.emit });
+  // The wait is no time without progress.
+  run.progressAt += clock.monotonic() - start;
+  if (foundation === undefined) throw new KsvmError("Internal", "no API server was asked");
+  const { epoch, resource } = foundation;
+  settled?.add(waitedFor());
+
+  const left = lease.checkpoint;
+  const resume = left?.epoch === epoch && left.purpose === purpose ? left : undefined;
+  if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
+  const tally = await rewrite(client, run, targetOf(resource), options, resume, (position) => {
+    lease.checkpoint = { epoch, purpose, ...position };
   });
+  const after = await look(client, name, found, options);
+  if (after.foundation.epoch !== epoch) {
+    throw new EpochChanged(name, "an API server was started, has left, or stores the resource otherwise");
+  }
+  lease.checkpoint = undefined;
+  return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "migrated", epoch, tally };
 }
 
-/** Tries every object of a resource by a dry-run: says which would be rejected, changes nothing. */
-export async function dryRun(
-  context: RunContext,
-  resource: ServedResource,
-  conversion?: FieldsConversion,
-): Promise<MigrationResult> {
-  const tally = new Tally();
-  await rewriteAll(context, resource, { tally, conversion });
-  const outcome = outcomeOf(tally, "dry-run");
-  const managedFields = conversion === undefined ? {} : { managedFields: fieldsReportOf(conversion.converted, tally) };
-  return { resource: resourceNameOf(resource), outcome, isDryRun: true, ...managedFields, ...reportOf(tally) };
+/** @throws {ApiServerMissing} where API servers do not agree, which passes once an upgrade is over */
+async function look(
+  client: Client,
+  name: string,
+  found: AgreedResource,
+  options: BuiltInOptions,
+): Promise<{ readonly foundation: Foundation; readonly answers: Answers<unknown> }> {
+  const { evidence, signal } = options;
+  const { agreed, answers, disagreements } = await agreement(client, options, [found], signal);
+  const resource = agreed.get(name);
+  if (resource === undefined) {
+    const reason = disagreements.get(name) ?? "an API server does not list it";
+    throw new ApiServerMissing(`the API servers do not agree on how "${name}" is stored: ${reason}`);
+  }
+  let proof = "";
+  if (evidence !== undefined) {
+    const asked = await askEach(client, options, evidence, signal);
+    const [first, ...others] = new Set(asked.answers.map(({ answer }) => answer));
+    if (others.length > 0 || asked.processes !== answers.processes) {
+      throw new ApiServerMissing(`the API servers do not agree on how "${name}" is encrypted`);
+    }
+    proof = ` ${first}`;
+  }
+  return { answers, foundation: { resource, epoch: `${resource.hash} ${answers.processes}${proof}` } };
+}
+
+/** Built-in versions are converted in both directions while they are served, so managedFields stay as they are. */
+function targetOf({ group, kind, plural, version }: AgreedResource): Target {
+  return {
+    resource: { group, version, plural },
+    kind,
+    storedAs: apiVersion({ group, version }),
+    otherVersions: [],
+    wantedFields: () => undefined,
+    hasStatus: false,
+  };
+}
+
+/** A group and its versions, the preferred one first. */
+interface ApiGroup {
+  readonly preferredVersion: { readonly version: string };
+  readonly versions: readonly { readonly version: string }[];
+}
+
+/** @throws {KsvmError} ResourceNotFound; ResourceNotMigratable where it cannot be listed and patched */
+async function findResource(client: Client, name: string, signal: AbortSignal): Promise<AgreedResource> {
+  const [plural = "", ...rest] = name.split(".");
+  const group = rest.join(".");
+  const notFound = new KsvmError(
+    "ResourceNotFound",
+    `Cannot find "${name}": expected a resource such as "deployments.apps" or "secrets"`,
+  );
+  const read = <T>(path: string): Promise<T> =>
+    retry(client, () => client.get<T>(path, { signal }), { signal }).catch((error: unknown) => {
+      throw whose(error) === "gone" ? notFound : error;
+    });
+  const versions =
+    group === ""
+      ? ["v1"]
+      : await read<ApiGroup>(`/apis/${group}`).then(({ preferredVersion, versions: all }) => [
+          ...new Set([preferredVersion.version, ...all.map(({ version }) => version)]),
+        ]);
+  for (const version of versions) {
+    const served = await retry(client, () => discover(client, { group, version }, { signal }), { signal });
+    const entry = served.find((resource) => resource.name === plural);
+    if (entry === undefined) continue;
+    const missing = ["list", "patch"].filter((verb) => !entry.verbs.includes(verb));
+    if (missing.length === 0) {
+      const { kind, storageVersionHash: hash = "", verbs } = entry;
+      return { group, version, plural, kind, verbs, hash };
+    }
+    const text = `the API server does not offer ${missing.join(" and ")} for it`;
+    throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${resourceName({ group, plural })}": ${text}`);
+  }
+  throw notFound;
 }

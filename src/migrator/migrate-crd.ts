@@ -1,171 +1,384 @@
-import { type CustomResourceDefinition, isClean, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
-import { KsvmError } from "../errors.ts";
-import { accessForFreeze, accessForRewrite, assertAccess } from "./access-check.ts";
-import { signedCheckpoint } from "./checkpoint-key.ts";
-import { unlessPruneProven } from "./doubted-prune.ts";
-import { Cleanup } from "../retry/cleanup.ts";
-import { CrdRun, type CrdRunParts } from "./crd-run.ts";
-import { assertNotForeign } from "../freeze/freeze.ts";
-import type { GuardedCrd } from "../freeze/guard.ts";
-import { waysOf } from "./crd-options.ts";
-import { chooseGuard, explainUnseenGuard } from "./choose-guard.ts";
-import { hasLeftovers, removeCheckpointKey, removeLeftovers } from "../freeze/leftovers.ts";
-import { writtenByCrd } from "../resources/request-resource.ts";
-import type { MigrationResult } from "./result.ts";
-import type { MigrationOptions, RunContext } from "./run-context.ts";
-import type { RunMemory } from "./run-memory.ts";
-import { deferRelease, type RunLease } from "../lease/run-lease.ts";
-import { accessNeededFor } from "./run-roles.ts";
-import { runUntilDone } from "./run-until-done.ts";
-import { ServerRestarts } from "../apiservers/server-restarts.ts";
-import { StartAgain } from "../retry/start-again.ts";
-import { takeLease } from "./take-lease.ts";
-import { watchingArrivals } from "./watch-arrivals.ts";
-import { probedCrd, probeStuckRequest } from "./rewrite/stuck-probe.ts";
+import { convergeAll, EpochChanged, epochOf } from "../apiservers/converge.ts";
+import { DEFAULT_SETTLE_MS, settleCrds } from "../apiservers/settle.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import { chooseGuard, freeze, parseOwner, unfreeze, unfreezeLeftBehind } from "../freeze/freeze.ts";
+import { proveFreeze } from "../freeze/prove.ts";
+import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from "../freeze/rule.ts";
+import type { Client } from "../kube/client.ts";
+import { whose } from "../kube/errors.ts";
+import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, storageVersion } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { watch } from "../kube/watch.ts";
+import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
+import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
+import { assertRights, rightsForDryRun, rightsForFreeze, rightsForRewrite } from "./rights.ts";
+import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, RunLease } from "./run-lease.ts";
+import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } from "./types.ts";
 
-/**
- * Migrates one CRD by the workflow of KEP-2855: freeze, prove, converge and settle, rewrite every object, prune
- * storedVersions, unfreeze. The freeze is lifted on every way out.
+/*
+ * The run of a CRD, by the workflow of KEP-2855:
  *
- * @param crd as it was found a moment ago. It decides whether there is anything to do; the holder of the Lease reads it again.
- * @throws {KsvmError} with the reason where the run failed; storedVersions is untouched then.
+ *  1. Try one write as a dry run.
+ *  2. Read the epoch: uid and generation of the CRD.
+ *  3. Converge: every API server has observed that generation.
+ *  4. Settle: wait until requests of before have ended. Nothing is frozen yet.
+ *  5. Freeze: annotate the CRD with who migrates it.
+ *  6. Prove on every API server that the guard denies a change of the storage version.
+ *  7. Watermark: what is written after the first list is in the storage version.
+ *  8. Rewrite every object below the watermark.
+ *  9. Keep a checkpoint in the Lease of the run, from which a later run resumes.
+ * 10. Ask every API server once more.
+ * 11. Prune storedVersions.
+ * 12. Unfreeze, on every way out.
+ *
+ * Why the prune is safe: it is a compare-and-swap on a read that shows the uid and generation of step 2, so the storage
+ * version was the same all the time. Since step 3 every API server writes in it, and since step 4 no earlier write is
+ * under way. So whatever was stored otherwise lies below the watermark, and was rewritten.
+ *
+ * What the freeze is for: users get a clear answer instead of a run that begins again, and no two runs work on one CRD.
+ * The owner in its annotation has a run that lost its Lease notice that before it prunes. No safety rests on the guard.
  */
-export async function migrateCrd(context: RunContext, crd: CustomResourceDefinition): Promise<MigrationResult> {
-  if (!isDue(context.options, crd) && !(await hasLeftovers(context, crd))) {
-    return nothingToDo(crd);
-  }
-  const { guard: choice, leaseNamespace, subresource } = context.options;
-  const { name: crdName } = crd.metadata;
-  const chosen = await chooseGuard(context, crdName, choice);
-  const guarded: GuardedCrd = { crdName, guard: chosen.guard };
-  const { group, names } = crd.spec;
-  const objects = { group, resource: names.plural };
-  const wanted = [...accessForFreeze(guarded), ...accessForRewrite(objects, context.options)];
-  const unseen =
-    chosen.missing.length > 0 ? accessNeededFor(crdName, { guard: "webhook", leaseNamespace, subresource }) : [];
-  await assertAccess(context, crdName, { wanted: [...wanted, ...unseen], besides: chosen.missing });
-  const cleanup = new Cleanup(context);
-  const work = (): Promise<MigrationResult> =>
-    cleanup.after(async () => {
-      const lease = await takeLease(context, crdName);
-      let keepCheckpoint = lease.checkpoint !== undefined;
-      let isDone = false;
-      deferRelease(cleanup, lease, () => ({
-        keepCheckpoint,
-        keepHolder: !isDone && leavesLateWrites(context, crdName),
-      }));
-      const client = context.client.fencedBy(() => lease.confirm(context.signal));
-      const renew = (): Promise<void> => lease.renew(context.signal);
-      const current = await removeLeftovers({ ...context, client, renew }, crdName, lease.key);
-      // Kubernetes' own migrator may have pruned it since it was found.
-      const { context: run } = waysOf(await unlessPruneProven(context, current), current);
-      if (!isDue(run.options, current)) {
-        [isDone, keepCheckpoint] = [true, false];
-        await removeCheckpointKey({ ...context, client }, crdName);
-        return nothingToDo(current);
-      }
-      assertNotForeign(current, lease.key);
-      writtenByCrd(current);
-      keepCheckpoint = true;
-      const memory = { known: knownCheckpoint(run, lease, current) };
-      const result = await runForcedOrNot({ context: run, lease, guarded, memory });
-      [isDone, keepCheckpoint] = [true, result.outcome === "incomplete"];
-      return result;
-    });
-  return work().catch((error: unknown) => {
-    throw explainUnseenGuard(error, crdName, chosen.missing);
-  });
+
+/** A CRD that an attempt may freeze: one write was tried, and all that it rests on was read. */
+interface Ready {
+  readonly run: Run;
+  /**
+   * The CRD before the wait. Its uid and generation are what the attempt rests on: the generation changes with every
+   * change of the spec, so as long as it is the same, the storage version has been the same all the time.
+   */
+  readonly epoch: Crd;
+  readonly target: Target;
+  readonly guard: Guard;
+  /** When it was ready, on the monotonic clock. */
+  readonly since: number;
 }
 
 /**
- * Whether another process has to wait for late writes where this run ends: it may begin at once, as in the next Pod of a Job, and knows nothing of the
- * API servers that this one saw stand still, be behind, or leave.
+ * Migrates CRDs. All of them share the wait, in which nothing is frozen. Then they follow one after the other, and each
+ * ends by itself: one that fails holds up none.
+ *
+ * A run begins again at step 1 where the CRD changed, and where a webhook or an API server failed: it waits without a
+ * freeze, and goes on where it was.
+ *
+ * @returns how each ended, in the order of the names. An interrupted one ends with the reason of the signal.
  */
-function leavesLateWrites({ isRemembered = false, options, seen }: RunContext, crdName: string): boolean {
-  return !isRemembered && seen?.mayLateWriteCome(crdName, options.settleMs, options.shutdownDelayMs) === true;
-}
-
-/** A run believes the checkpoint of a Lease only if the run that froze the CRD last signed it: other clients may write Leases. */
-function knownCheckpoint(
-  { emit }: RunContext,
-  { checkpoint }: RunLease,
-  crd: CustomResourceDefinition,
-): readonly string[] {
-  const known = signedCheckpoint(checkpoint, crd);
-  if (checkpoint !== undefined && known === undefined) {
-    const reason = "the checkpoint in the Lease is not used: nothing shows that the last run on this CRD wrote it";
-    emit({ type: "startingAgain", reason });
-  }
-  return known === undefined ? [] : [known];
-}
-
-/** What an API server writes that joins and leaves is in the storage version of a frozen CRD; its key may be another one. */
-function runForcedOrNot(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<MigrationResult> {
-  const { context } = parts;
-  return context.options.force
-    ? watchingArrivals(context, (watched) => runCrd({ ...parts, context: watched }))
-    : runCrd(parts);
-}
-
-function runCrd(parts: Omit<CrdRunParts, "cleanup" | "restarts">): Promise<MigrationResult> {
-  const { context, guarded, lease, memory } = parts;
-  const { crdName } = guarded;
-  const restarts = context.options.force ? new ServerRestarts() : undefined;
-  return runUntilDone({
-    context,
-    name: crdName,
-    maxFreezeIdleMs: context.options.maxFreezeIdleMs,
-    attempt: (attemptContext, cleanup) => new CrdRun({ ...parts, context: attemptContext, cleanup, restarts }).run(),
-    probe: async ({ stuckOn }, signal) => {
-      await liftAgain(context, memory, signal);
-      return stuckOn?.kind === "lease"
-        ? lease.probe(signal)
-        : probeStuckRequest(context.client, () => probedCrd(context.client, crdName, signal), { stuckOn, signal });
-    },
-    onError: async (error) => {
-      if (error instanceof KsvmError && error.code === "FreezeLifted") {
-        // A run that takes the Lease over sweeps the freeze first: then that is the reason to tell.
-        await lease.assertNotTakenOver(context.signal);
+export async function migrateCrds(
+  client: Client,
+  names: readonly string[],
+  options: MigrateOptions,
+): Promise<readonly MigrationEnd[]> {
+  const { clock } = client;
+  const ends = new Map<string, MigrationEnd>();
+  let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options));
+  while (pending.length > 0) {
+    const again = new Map<Run, number>();
+    const ended = (run: Run, result: MigrationResult): void => void ends.set(run.name, { name: run.name, result });
+    const failed = (run: Run, error: unknown): void => {
+      if (error instanceof EpochChanged) run.changes++;
+      const now = clock.monotonic();
+      if (options.signal.aborted || !mayBeginAgain(run, error, now, options.maxIdleMs)) {
+        ends.set(run.name, { name: run.name, error });
+        return;
       }
-      if (error instanceof StartAgain || lease.isVoid) {
-        // What it rested on was not true all along, so neither is the watermark: also for a run that comes later.
-        memory.known = [];
-        memory.objectsSeen = undefined;
-        await lease.voidCheckpoint();
+      again.set(run, now);
+      run.emit(beginsAgain(error));
+    };
+
+    // 1. and 2. for all of them.
+    const prepared = new Map<Run, Ready>();
+    await eachOf(pending, async (run) => {
+      try {
+        const found = await prepare(client, run, options);
+        if ("outcome" in found) ended(run, found);
+        else prepared.set(run, found);
+      } catch (error) {
+        failed(run, error);
       }
-    },
-  });
-}
+    });
 
-/** Milliseconds that a run which waits spends on a freeze that could not be lifted, before it looks whether it can go on. */
-const LIFT_MS = 5_000;
+    // 3. and 4. Converge and settle: one wait, and nothing is frozen.
+    const ready = pending.flatMap((run) => prepared.get(run) ?? []);
+    const unsettled = await settleAll(client, ready, options);
+    for (const [run, error] of unsettled) failed(run, error);
 
-/** A freeze that could not be lifted when the attempt ended, as where a webhook of others denied that, would stay for as long as the run waits. */
-async function liftAgain({ clock }: RunContext, memory: RunMemory, signal: AbortSignal): Promise<void> {
-  try {
-    await memory.liftAgain?.(AbortSignal.any([signal, clock.timeout(LIFT_MS)]));
-    memory.liftAgain = undefined;
-  } catch {
-    signal.throwIfAborted();
+    // 5. to 12. One after the other.
+    for (const one of ready.filter(({ run }) => !unsettled.has(run))) {
+      const { run } = one;
+      // The wait and the turns of others are no time without progress.
+      run.progressAt += clock.monotonic() - one.since;
+      try {
+        ended(run, await migrateFrozen(client, one, options));
+      } catch (error) {
+        failed(run, error);
+      }
+    }
+    for (const [run, since] of again) run.progressAt += clock.monotonic() - since;
+    pending = [...again.keys()];
+    const changes = Math.max(0, ...pending.map((run) => run.changes));
+    if (pending.length > 0) await clock.sleep(pauseMs(changes), options.signal).catch(() => undefined);
   }
+  return [...new Set(names)].map((name) => ends.get(name) ?? { name, error: options.signal.reason });
 }
 
-/** Whether a run has work: managedFields may name other versions in a CRD that is clean, too, and then it takes a flag. */
-export function isDue(
-  { force, managedFields }: Pick<MigrationOptions, "force" | "managedFields">,
-  crd: CustomResourceDefinition,
-): boolean {
-  return force || managedFields === "convert" || !isClean(crd);
-}
+const AT_ONCE = 8;
 
-/** The result for a CRD that is clean. */
-export function nothingToDo(crd: CustomResourceDefinition): MigrationResult {
-  return {
-    resource: crd.metadata.name,
-    outcome: "nothing-to-do",
-    storageVersion: storageVersionOf(crd),
-    storedVersions: storedVersionsOf(crd),
-    failures: [],
-    changedObjects: [],
+/** Does the same for each item, some at a time. `work` must not throw. */
+async function eachOf<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  const queue = items.values();
+  const worker = async (): Promise<void> => {
+    for (const item of queue) await work(item);
   };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+}
+
+/**
+ * 1. Tries one write, before anything is frozen: a webhook that is down and rights that are missing show here.
+ * 2. Reads the epoch.
+ */
+async function prepare(client: Client, run: Run, options: MigrateOptions): Promise<Ready | MigrationResult> {
+  const { dryRun = false, force = false, leaseNamespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
+  const crd = await readCrd(client, run.name, signal);
+  // Whatever comes next takes its time. What a dead run left must not stay meanwhile.
+  if (!dryRun && (await unfreezeLeftBehind(client, crd, signal))) run.emit({ type: "unfrozen" });
+  assertMigratable(crd);
+  if (isClean(crd) && !run.isHalfDone && !force && !dryRun) {
+    // What another client pruned while a run is half done says nothing about the objects.
+    const lease = { namespace: leaseNamespace, resource: run.name, signal };
+    if (!(await hasRunLease(client, lease))) {
+      return { resource: run.name, outcome: "nothing-to-do", ...versionsOf(crd) };
+    }
+  }
+  const target = targetOf(crd);
+  if (dryRun) {
+    await assertRights(client, run.name, rightsForDryRun(target.resource), signal);
+    const tally = await rewrite(client, run, target, options);
+    return { resource: run.name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", ...versionsOf(crd), tally };
+  }
+  await yieldToInTree(client, run, target.resource, options);
+  const guard = await chooseGuard(client, run.name, signal);
+  const areServersNamed = options.endpoints !== undefined;
+  const rights = rightsForRewrite(target.resource, { leaseNamespace, areServersNamed });
+  await assertRights(client, run.name, [...rightsForFreeze(run.name, guard), ...rights], signal);
+  await tryOneWrite(client, target, signal);
+  const epoch = await readCrd(client, run.name, signal);
+  assertMigratable(epoch);
+  return { run, epoch, target: targetOf(epoch), guard, since: client.clock.monotonic() };
+}
+
+async function readCrd(client: Client, name: string, signal: AbortSignal): Promise<Crd> {
+  const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${name}`, { signal }), { signal });
+  if (crd !== undefined) return crd;
+  throw new KsvmError("ResourceNotFound", `Cannot find "${name}": there is no CustomResourceDefinition of this name`);
+}
+
+/** The finalizer of a CRD that is being deleted may write objects in an earlier version for minutes. */
+function assertMigratable({ metadata, status }: Crd): void {
+  if (metadata.deletionTimestamp === undefined) return;
+  const { message } = (status?.conditions ?? []).find(({ type }) => type === "Terminating") ?? {};
+  const why = message === undefined ? "" : ` (${message})`;
+  const text = `the CRD is being deleted${why}; wait for that to end, or remove what keeps it`;
+  throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${metadata.name}": ${text}`);
+}
+
+function versionsOf(crd: Crd): Required<Pick<MigrationResult, "storageVersion" | "storedVersions" | "epoch">> {
+  return { storageVersion: storageVersion(crd), storedVersions: crd.status?.storedVersions ?? [], epoch: epochOf(crd) };
+}
+
+/**
+ * @returns those that are not settled, with the error of each. A CRD that changed begins again, and the others go on.
+ */
+async function settleAll(
+  client: Client,
+  ready: readonly Ready[],
+  options: MigrateOptions,
+): Promise<ReadonlyMap<Run, unknown>> {
+  if (ready.length === 0) return new Map();
+  const { settleMs = DEFAULT_SETTLE_MS } = options;
+  const onEvent = (event: MigrationEvent): void => {
+    for (const { run } of ready) run.emit(event);
+  };
+  const epochs = ready.map(({ epoch }) => epoch);
+  try {
+    const changed = await settleCrds(client, epochs, { ...options, settleMs, onEvent });
+    const unsettled = ready.filter(({ run }) => changed.has(run.name));
+    return new Map(unsettled.map(({ run }) => [run, changed.get(run.name)]));
+  } catch (error) {
+    return new Map(ready.map(({ run }) => [run, error]));
+  }
+}
+
+/** The freeze could not be lifted, or its policy not be removed. What the run has done stays done. */
+export class CleanupFailed extends KsvmError {
+  override readonly name = "CleanupFailed";
+  readonly result: MigrationResult;
+
+  constructor(message: string, result: MigrationResult) {
+    super("CleanupFailed", message);
+    this.result = result;
+  }
+}
+
+/** Steps 5 to 12, by the holder of the Lease. */
+async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptions): Promise<MigrationResult> {
+  const { emit, identity, name } = ready.run;
+  const { leaseNamespace: namespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
+  const lease = await RunLease.take(client, { namespace, resource: name, identity, signal });
+  const changed = new AbortController();
+  ready.run.isHalfDone = true;
+  let result: MigrationResult;
+  let left: string | undefined;
+  try {
+    result = await migrateHeld(client, ready, options, lease, changed);
+  } catch (error) {
+    // What ended the attempt explains what failed by it.
+    options.signal.throwIfAborted();
+    lease.lost.throwIfAborted();
+    changed.signal.throwIfAborted();
+    throw error;
+  } finally {
+    // 12. Unfreeze on every way out.
+    changed.abort();
+    try {
+      if (await unfreeze(client, name, identity)) emit({ type: "unfrozen" });
+    } catch (error) {
+      left = `Cannot clean up after the migration of "${name}": ${messageOf(error)}; try: ksvm unfreeze ${name}`;
+      emit({ type: "warning", message: left });
+    }
+    await lease.release();
+  }
+  if (left !== undefined) throw new CleanupFailed(left, result);
+  return result;
+}
+
+/** Steps 5 to 11. */
+async function migrateHeld(
+  client: Client,
+  { epoch, guard, run, target }: Ready,
+  options: MigrateOptions,
+  lease: RunLease,
+  changed: AbortController,
+): Promise<MigrationResult> {
+  const signal = AbortSignal.any([options.signal, lease.lost, changed.signal]);
+  const { identity, name } = run;
+
+  // 5. Freeze the storage version, on a CRD of this epoch.
+  const frozen = await freeze(client, epoch, { guard, owner: lease.owner, signal });
+  void abortWhenChanged(client, epoch, identity, frozen.metadata.resourceVersion, changed);
+
+  // 6. Prove on every API server that the guard is in force.
+  const apiServers = await proveFreeze(client, options, { crdName: name, guard, signal });
+  run.emit({ type: "frozen", storageVersion: storageVersion(epoch), guard, apiServers });
+
+  // 7. to 9. Rewrite every object, from where an earlier run of the same epoch and purpose stood.
+  const purpose = checkpointPurpose(options, identity);
+  const left = lease.checkpoint;
+  const resume = left?.epoch === epochOf(epoch) && left.purpose === purpose ? left : undefined;
+  if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
+  const tally = await rewrite(client, run, target, { ...options, signal }, resume, (position) => {
+    lease.checkpoint = { epoch: epochOf(epoch), purpose, ...position };
+  });
+  if (tally.failed > 0) {
+    const now = await retry(client, () => client.find<Crd>(`${CRDS}/${name}`, { signal }), { signal });
+    const { storedVersions } = versionsOf(now ?? epoch);
+    return { resource: name, outcome: "incomplete", ...versionsOf(epoch), storedVersions, tally };
+  }
+
+  // 10. Ask every API server once more, those that joined included.
+  await convergeAll(client, options, [epoch], { signal, forMs: 30_000 });
+
+  // 11. Prune.
+  const { pruned, removed } = await prune(client, epoch, identity, signal);
+  const versions = versionsOf(pruned);
+  run.emit({ type: "pruned", storedVersions: versions.storedVersions, removed });
+  lease.checkpoint = undefined;
+  return { resource: name, outcome: "migrated", ...versions, tally };
+}
+
+/** @throws where a CRD is not of the epoch that the attempt rests on, whatever the difference */
+function assertStillOurs(epoch: Crd, { metadata }: Pick<KubeObject, "metadata">, identity: string): void {
+  const { name } = epoch.metadata;
+  const { annotations = {}, deletionTimestamp, uid } = metadata;
+  if (uid !== epoch.metadata.uid) throw new EpochChanged(name, "the CRD was deleted and created again");
+  if (deletionTimestamp !== undefined) throw new EpochChanged(name, "the CRD is being deleted");
+  if (epochOf({ metadata }) !== epochOf(epoch)) throw new EpochChanged(name, "the spec of the CRD changed");
+  if (annotations[MIGRATING] === undefined) throw freezeLifted(name);
+  if (parseOwner(annotations[OWNER])?.identity !== identity) {
+    const text = "another run took its migration over, or another client changed the owner of the freeze";
+    throw new KsvmError("OwnershipLost", `Cannot continue with "${name}": ${text}; nothing was pruned`);
+  }
+}
+
+/** Ends an attempt early. Safety does not rest on it: the prune has a precondition. Never throws. */
+async function abortWhenChanged(
+  client: Client,
+  epoch: Crd,
+  identity: string,
+  resourceVersion: string,
+  changed: AbortController,
+): Promise<void> {
+  const { name } = epoch.metadata;
+  const { signal } = changed;
+  const query = { fieldSelector: `metadata.name=${name}` };
+  const look = (crd: KubeObject): void => {
+    try {
+      assertStillOurs(epoch, crd, identity);
+    } catch (error) {
+      changed.abort(error);
+    }
+  };
+  for (let from = resourceVersion; !signal.aborted; ) {
+    try {
+      for await (const event of watch<KubeObject>(client, CRDS, {
+        resourceVersion: from,
+        query,
+        accept: METADATA,
+        signal,
+      })) {
+        if (event.type === "DELETED") changed.abort(new EpochChanged(name, "the CRD was deleted"));
+        else if ("object" in event) look(event.object);
+      }
+      const listed = await client.list<KubeObject>(CRDS, { query, accept: METADATA_LIST, signal });
+      for (const crd of listed.items) look(crd);
+      from = listed.metadata.resourceVersion;
+    } catch {
+      await client.clock.sleep(5_000, signal).catch(() => undefined);
+    }
+  }
+}
+
+const MAX_CONFLICTS = 20;
+
+/**
+ * Sets storedVersions to the storage version alone. A compare-and-swap: its precondition is the resourceVersion of a
+ * read that shows the epoch. It also heals what another client has pruned wrongly.
+ *
+ * @returns the CRD as it is read back, since a write of status that goes astray answers 200 and does nothing; and the
+ * versions that were taken out
+ */
+async function prune(
+  client: Client,
+  epoch: Crd,
+  identity: string,
+  signal: AbortSignal,
+): Promise<{ readonly pruned: Crd; readonly removed: readonly string[] }> {
+  const { name } = epoch.metadata;
+  let removed: readonly string[] = [];
+  for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
+    const crd = await readCrd(client, name, signal);
+    assertStillOurs(epoch, crd, identity);
+    if (isClean(crd)) return { pruned: crd, removed };
+    const { storedVersions } = versionsOf(crd);
+    removed = storedVersions.filter((version) => version !== storageVersion(crd));
+    const { resourceVersion, uid } = crd.metadata;
+    const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion(epoch)] } };
+    const options = { fieldManager: CRD_FIELD_MANAGER, signal };
+    await retry(client, () => client.patch(`${CRDS}/${name}/status`, body, options), { signal }).catch(
+      (error: unknown) => {
+        // Another client wrote the CRD in between, or an earlier try arrived: the next read shows it.
+        if (whose(error) !== "conflict") throw error;
+      },
+    );
+  }
+  const text = "other clients kept writing the CRD; every object is rewritten; run again to prune";
+  throw new KsvmError("PruneFailed", `Cannot prune storedVersions of "${name}": ${text}`);
 }

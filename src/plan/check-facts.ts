@@ -1,11 +1,11 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { objectIn } from "../api/json-fields.ts";
 import { KsvmError } from "../errors.ts";
-import type { WriteOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import { failureKindOf, isForbidden } from "../kube/failure.ts";
-import { APPLY_PATCH, CRDS, JSON_PATCH } from "../kube/resources.ts";
+import type { WriteOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { failureKindOf, isForbidden } from "../old/kube/failure.ts";
+import { APPLY_PATCH, CRDS, JSON_PATCH } from "../old/kube/resources.ts";
 import {
   type InTreeMigration,
   inTreeMigrations,
@@ -13,7 +13,7 @@ import {
   inTreeStateOf,
 } from "../in-tree/in-tree-migrations.ts";
 import { findCrd } from "../resources/read-crd.ts";
-import type { CallContext } from "../retry/call-context.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
 import { checkCrd } from "./check.ts";
 import type { CheckEntry, CheckFacts, DryRun } from "./check-types.ts";
 import type { CrdManifest } from "./crd-manifests.ts";

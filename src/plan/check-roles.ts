@@ -1,6 +1,6 @@
-import type { Access } from "../kube/access.ts";
-import { CRDS } from "../kube/resources.ts";
-import { type RoleObject, roleOf, rulesOf, SEE_IN_TREE } from "../migrator/run-roles.ts";
+import type { Access } from "../old/kube/access.ts";
+import { CRDS } from "../old/kube/resources.ts";
+import { type RoleObject, roleOf, rulesOf, SEE_IN_TREE } from "../old/migrator/run-roles.ts";
 
 /** A user who may check CRD files. */
 export interface CheckRoleOptions {

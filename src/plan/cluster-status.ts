@@ -1,8 +1,8 @@
 import { inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { DoubtfulAnswer } from "../kube/errors.ts";
-import { unlessForbidden } from "../kube/unless-forbidden.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { DoubtfulAnswer } from "../old/kube/errors.ts";
+import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
 import { type FreezeLine, readFreezeLines } from "./freeze-lines.ts";
 import {
   inTreeLineOf,

@@ -1,9 +1,9 @@
 import { messageOf } from "../errors.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import { failedWebhookOf } from "../kube/failure.ts";
-import type { Resource } from "../kube/resources.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { failedWebhookOf } from "../old/kube/failure.ts";
+import type { Resource } from "../old/kube/resources.ts";
 import type { PlanEntry } from "./plan.ts";
 
 type Converted = Pick<PlanEntry, "action" | "conversion" | "request" | "servedVersions">;

@@ -1,5 +1,5 @@
-import { DEFAULT_SETTLE_MS } from "../apiservers/settle.ts";
-import { DEFAULT_PAGE_SIZE } from "../migrator/rewrite/page-size.ts";
+import { DEFAULT_SETTLE_MS } from "../old/apiservers/settle.ts";
+import { DEFAULT_PAGE_SIZE } from "../old/migrator/rewrite/page-size.ts";
 
 /** What migrating the objects of a resource takes, roughly. */
 export interface Estimate {

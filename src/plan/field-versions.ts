@@ -1,7 +1,7 @@
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { apiVersionOf, collectionPath, type Resource } from "../kube/resources.ts";
-import { TokenTrail } from "../kube/token-trail.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { apiVersionOf, collectionPath, type Resource } from "../old/kube/resources.ts";
+import { TokenTrail } from "../old/kube/token-trail.ts";
 
 /** Objects whose managedFields name versions that are asked for. Field names are those of `-o json`. */
 export interface FieldVersions {

@@ -3,12 +3,12 @@ import type { ManagedFieldsEntry, PartialObjectMetadata } from "../api/meta.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { freezerOf } from "../api/owner.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { listNamed } from "../kube/list-named.ts";
-import { metadataPages } from "../kube/metadata-pages.ts";
-import { CRDS } from "../kube/resources.ts";
-import { mapInFlight } from "../retry/map-in-flight.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { listNamed } from "../old/kube/list-named.ts";
+import { metadataPages } from "../old/kube/metadata-pages.ts";
+import { CRDS } from "../old/kube/resources.ts";
+import { mapInFlight } from "../old/retry/map-in-flight.ts";
 
 /** One mark that freezes the storage version of a CRD. Field names are those of `ksvm status -o json`. */
 export interface FreezeLine {

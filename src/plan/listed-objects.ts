@@ -1,11 +1,11 @@
 import { type CustomResourceDefinition, requestVersionOf, storageVersionOf } from "../api/crd.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import { collectionPath, type Resource } from "../kube/resources.ts";
-import { TokenTrail } from "../kube/token-trail.ts";
-import type { CallContext } from "../retry/call-context.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { collectionPath, type Resource } from "../old/kube/resources.ts";
+import { TokenTrail } from "../old/kube/token-trail.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
 import type { ListedObjects } from "./check-types.ts";
 import { countObjects } from "./inventory.ts";
 

@@ -12,13 +12,13 @@ import { REENCRYPT_ANNOTATION } from "../api/names.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import { asksForReencryption } from "../api/reencryption.ts";
 import { type InTreeMigration, inTreeResourceOf, inTreeStateOf } from "../in-tree/in-tree-migrations.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { isUnserved } from "../kube/absent.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { metadataProjection } from "../kube/metadata-projection.ts";
-import { MIGRATIONS } from "../kube/resources.ts";
+import type { Projection } from "../old/json/json-projection.ts";
+import { isUnserved } from "../old/kube/absent.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { metadataProjection } from "../old/kube/metadata-projection.ts";
+import { MIGRATIONS } from "../old/kube/resources.ts";
 import { isDeleted } from "../migrations/read-migration.ts";
 
 /** One migration, by any migrator. Field names are those of `ksvm status -o json`. */

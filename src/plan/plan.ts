@@ -12,7 +12,7 @@ import {
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
 import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
-import type { Resource } from "../kube/resources.ts";
+import type { Resource } from "../old/kube/resources.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { namedFieldsLost } from "../resources/request-resource.ts";

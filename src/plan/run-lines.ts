@@ -1,20 +1,20 @@
 import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
-import { selectorOfName } from "../kube/field-selector.ts";
+import { selectorOfName } from "../old/kube/field-selector.ts";
 import { holderOf, type Lease } from "../api/lease.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { systemClock } from "../clock.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import { allItemsOf, type ListAnswer } from "../kube/listed-items.ts";
-import { listNamed } from "../kube/list-named.ts";
-import { collectionPath, CRDS, LEASES } from "../kube/resources.ts";
-import { unlessForbidden } from "../kube/unless-forbidden.ts";
-import { leaseNameOf, observedMsOf, resourceOfLease } from "../lease/lease-acquire.ts";
-import { CHECKPOINT_ANNOTATION } from "../lease/run-lease.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../lease/run-lease-ref.ts";
-import { shownProgressOf } from "../migrator/rewrite/checkpoint.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { allItemsOf, type ListAnswer } from "../old/kube/listed-items.ts";
+import { listNamed } from "../old/kube/list-named.ts";
+import { collectionPath, CRDS, LEASES } from "../old/kube/resources.ts";
+import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
+import { leaseNameOf, observedMsOf, resourceOfLease } from "../old/lease/lease-acquire.ts";
+import { CHECKPOINT_ANNOTATION } from "../old/lease/run-lease.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../old/lease/run-lease-ref.ts";
+import { shownProgressOf } from "../old/migrator/rewrite/checkpoint.ts";
 import { countObjects } from "./inventory.ts";
 
 /**

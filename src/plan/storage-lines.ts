@@ -5,13 +5,13 @@ import {
   STORAGE_VERSION_FIELDS,
   type StorageVersion,
   storageVersionFactsOf,
-} from "../apiservers/storage-version-facts.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { preferredVersions } from "../kube/discovery.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { STORAGE_VERSIONS } from "../kube/resources.ts";
-import { unlessForbidden } from "../kube/unless-forbidden.ts";
+} from "../old/apiservers/storage-version-facts.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { preferredVersions } from "../old/kube/discovery.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { STORAGE_VERSIONS } from "../old/kube/resources.ts";
+import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
 import { hashTextOf, readStorageStates } from "../resources/storage-states.ts";
 
 /** A resource of which not everything is stored alike. Field names are those of `ksvm status -o json`. */

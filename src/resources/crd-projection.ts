@@ -1,4 +1,4 @@
-import type { Projection } from "../json/json-projection.ts";
+import type { Projection } from "../old/json/json-projection.ts";
 
 type ProjectedFields = Readonly<Record<string, Projection>>;
 

@@ -1,13 +1,13 @@
 import { type ApiService, isAggregated } from "../api/api-service.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { type GroupVersion, listedVersions, resourcesOf } from "../kube/discovery.ts";
-import { ApiError } from "../kube/errors.ts";
-import { failureKindOf } from "../kube/failure.ts";
-import { API_SERVICES, apiVersionOf } from "../kube/resources.ts";
-import { backoffMs } from "../retry/backoff.ts";
-import type { Retrier } from "../retry/retrier.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { type GroupVersion, listedVersions, resourcesOf } from "../old/kube/discovery.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { failureKindOf } from "../old/kube/failure.ts";
+import { API_SERVICES, apiVersionOf } from "../old/kube/resources.ts";
+import { backoffMs } from "../old/retry/backoff.ts";
+import type { Retrier } from "../old/retry/retrier.ts";
 import { type DiscoveredVersion, type Selection, type SkippedResource, selectMigratable } from "./migratable.ts";
 
 /** What {@link discoverMigratable} needs. */

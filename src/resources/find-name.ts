@@ -1,9 +1,9 @@
 import { KsvmError, messageOf } from "../errors.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { type GroupVersion, listedVersions, resourcesOf } from "../kube/discovery.ts";
-import { ApiError } from "../kube/errors.ts";
-import { CRDS, apiVersionOf } from "../kube/resources.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { type GroupVersion, listedVersions, resourcesOf } from "../old/kube/discovery.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import { CRDS, apiVersionOf } from "../old/kube/resources.ts";
 import type { DiscoveredVersion } from "./migratable.ts";
 import { mayBeIn, type Resolution, resolveName } from "./resolve-name.ts";
 

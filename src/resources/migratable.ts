@@ -1,7 +1,7 @@
 import { resourceNameOf } from "../api/migration.ts";
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import type { ApiResource, GroupVersion } from "../kube/discovery.ts";
-import type { Resource } from "../kube/resources.ts";
+import type { ApiResource, GroupVersion } from "../old/kube/discovery.ts";
+import type { Resource } from "../old/kube/resources.ts";
 
 /** A resource as discovery shows it, built-in or custom. */
 export interface ServedResource extends Resource {

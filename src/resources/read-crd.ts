@@ -1,8 +1,8 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { CRDS } from "../kube/resources.ts";
-import type { CallContext } from "../retry/call-context.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { CRDS } from "../old/kube/resources.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
 
 /**
  * Reads a CRD as it is now, however long the API server takes to answer.

@@ -1,7 +1,7 @@
 import { type CustomResourceDefinition, fieldsLostThrough, requestVersionOf, storageVersionOf } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
-import type { Resource } from "../kube/resources.ts";
-import { StartAgain } from "../retry/start-again.ts";
+import type { Resource } from "../old/kube/resources.ts";
+import { StartAgain } from "../old/retry/start-again.ts";
 import type { ServedResource } from "./migratable.ts";
 
 /**

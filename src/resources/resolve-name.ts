@@ -1,5 +1,5 @@
 import { resourceNameOf } from "../api/migration.ts";
-import type { ApiResource } from "../kube/discovery.ts";
+import type { ApiResource } from "../old/kube/discovery.ts";
 import { type DiscoveredVersion, isSubresource, SAME_OBJECTS } from "./migratable.ts";
 
 /** What a name stands for. */

@@ -1,8 +1,8 @@
 import { KsvmError } from "../errors.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { type ApiResource, type GroupVersion, listedVersions, resourcesOf } from "../kube/discovery.ts";
-import { ApiError } from "../kube/errors.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { type ApiResource, type GroupVersion, listedVersions, resourcesOf } from "../old/kube/discovery.ts";
+import { ApiError } from "../old/kube/errors.ts";
 import {
   type DiscoveredVersion,
   missingVerbs,

@@ -1,13 +1,13 @@
 import { storageVersionHashOf } from "../api/crd.ts";
 import { UNKNOWN_HASH } from "../api/migration.ts";
 import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
-import { isUnserved } from "../kube/absent.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { ApiError } from "../kube/errors.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { STORAGE_STATES } from "../kube/resources.ts";
+import { isUnserved } from "../old/kube/absent.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { ApiError } from "../old/kube/errors.ts";
+import type { Projection } from "../old/json/json-projection.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { STORAGE_STATES } from "../old/kube/resources.ts";
 
 const PAGE_SIZE = 500;
 const READ_FIELDS: Projection = {

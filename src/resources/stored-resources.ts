@@ -1,8 +1,8 @@
 import { type ApiService, apiServiceNameOf, isAggregated } from "../api/api-service.ts";
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { API_SERVICES, CRDS, type Resource } from "../kube/resources.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { API_SERVICES, CRDS, type Resource } from "../old/kube/resources.ts";
 import { crdProjection } from "./crd-projection.ts";
 import { type DiscoverContext, discoverMigratable } from "./discover.ts";
 import type { ServedResource, SkippedResource } from "./migratable.ts";

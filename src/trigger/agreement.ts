@@ -3,7 +3,7 @@ import {
   disagreementOfStorageVersion,
   hashOfEncoding,
   type StorageVersionFacts,
-} from "../apiservers/storage-version-facts.ts";
+} from "../old/apiservers/storage-version-facts.ts";
 
 /** What is known of how one resource is encoded. */
 export interface Evidence {

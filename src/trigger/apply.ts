@@ -13,13 +13,13 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../api/names.ts";
 import { parseMigration } from "../api/parse-migration.ts";
-import type { CallOptions } from "../kube/call-options.ts";
-import { type ApiClient, isConflict, type NewObject } from "../kube/client.ts";
-import { isAbsent } from "../kube/absent.ts";
-import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../kube/resources.ts";
+import type { CallOptions } from "../old/kube/call-options.ts";
+import { type ApiClient, isConflict, type NewObject } from "../old/kube/client.ts";
+import { isAbsent } from "../old/kube/absent.ts";
+import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../old/kube/resources.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import { isThere, migrationOf } from "../migrations/read-migration.ts";
-import { StartAgain } from "../retry/start-again.ts";
+import { StartAgain } from "../old/retry/start-again.ts";
 import { hasNotFlipped, storedVersionsMarkOf } from "./crd-facts.ts";
 import type { Decision, NewMigration } from "./decide.ts";
 import { type MigrationFacts, migrationFactsOf } from "./migration-facts.ts";

@@ -1,8 +1,8 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import type { ApiClient } from "../kube/client.ts";
-import type { ListedObject } from "../kube/listed-object.ts";
-import { collectionPath, CRDS } from "../kube/resources.ts";
-import { TokenTrail } from "../kube/token-trail.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import type { ListedObject } from "../old/kube/listed-object.ts";
+import { collectionPath, CRDS } from "../old/kube/resources.ts";
+import { TokenTrail } from "../old/kube/token-trail.ts";
 import { CRD_FIELDS, type CrdFacts, crdFactsOf } from "./crd-facts.ts";
 
 /** The part of {@link ApiClient} that is needed. */

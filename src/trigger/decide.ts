@@ -1,5 +1,5 @@
 import { isFinal, UNKNOWN_HASH } from "../api/migration.ts";
-import type { Resource } from "../kube/resources.ts";
+import type { Resource } from "../old/kube/resources.ts";
 import { formatCrdRecord, storedVersionsMarkOf } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 import {

@@ -1,12 +1,12 @@
 import { MAX_HASH_LENGTH } from "../api/parse-storage-state.ts";
-import { apiVersionOf } from "../kube/resources.ts";
+import { apiVersionOf } from "../old/kube/resources.ts";
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { type GroupVersion, listedVersions, resourcesOf } from "../kube/discovery.ts";
-import { isNotFound } from "../kube/absent.ts";
-import { TransportError } from "../kube/errors.ts";
-import type { Transport } from "../kube/transport.ts";
-import { mapInFlight } from "../retry/map-in-flight.ts";
+import { type GroupVersion, listedVersions, resourcesOf } from "../old/kube/discovery.ts";
+import { isNotFound } from "../old/kube/absent.ts";
+import { TransportError } from "../old/kube/errors.ts";
+import type { Transport } from "../old/kube/transport.ts";
+import { mapInFlight } from "../old/retry/map-in-flight.ts";
 import type { DiscoveredResource, ServerDiscovery, UnavailableVersion } from "./survey.ts";
 
 /** How discovery is read. */

@@ -1,11 +1,11 @@
 import type { Logger } from "pino";
 import type { Clock } from "../clock.ts";
-import { isUnserved } from "../kube/absent.ts";
-import type { ApiClient, KubeObject } from "../kube/client.ts";
-import { isForbidden } from "../kube/failure.ts";
-import { FollowPace } from "../retry/follow-pace.ts";
-import { ACCEPT_METADATA, type Resource } from "../kube/resources.ts";
-import { watchObject } from "../kube/watch.ts";
+import { isUnserved } from "../old/kube/absent.ts";
+import type { ApiClient, KubeObject } from "../old/kube/client.ts";
+import { isForbidden } from "../old/kube/failure.ts";
+import { FollowPace } from "../old/retry/follow-pace.ts";
+import { ACCEPT_METADATA, type Resource } from "../old/kube/resources.ts";
+import { watchObject } from "../old/kube/watch.ts";
 
 /** How changes of a resource are followed. */
 export interface FollowOptions {

@@ -1,4 +1,4 @@
-import { isConflict } from "../kube/client.ts";
+import { isConflict } from "../old/kube/client.ts";
 
 /** After a first conflict, in milliseconds: another client wrote in between. */
 export const CONFLICT_RETRY_MS = 100;

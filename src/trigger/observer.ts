@@ -1,15 +1,15 @@
 import { resourceNameOf } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
-import { isUnserved } from "../kube/absent.ts";
-import type { ApiClient, ObjectRef } from "../kube/client.ts";
-import { isForbidden } from "../kube/failure.ts";
-import { projectedPages } from "../kube/list-projected.ts";
-import { STORAGE_VERSIONS } from "../kube/resources.ts";
-import type { ApiServers } from "../apiservers/api-servers.ts";
-import { identityLeases } from "../apiservers/control-plane-objects.ts";
-import { findWithin } from "../apiservers/find-within.ts";
-import { LeaseSightings } from "../apiservers/lease-sightings.ts";
-import { DENIAL_PATIENCE_MS } from "../retry/patience.ts";
+import { isUnserved } from "../old/kube/absent.ts";
+import type { ApiClient, ObjectRef } from "../old/kube/client.ts";
+import { isForbidden } from "../old/kube/failure.ts";
+import { projectedPages } from "../old/kube/list-projected.ts";
+import { STORAGE_VERSIONS } from "../old/kube/resources.ts";
+import type { ApiServers } from "../old/apiservers/api-servers.ts";
+import { identityLeases } from "../old/apiservers/control-plane-objects.ts";
+import { findWithin } from "../old/apiservers/find-within.ts";
+import { LeaseSightings } from "../old/apiservers/lease-sightings.ts";
+import { DENIAL_PATIENCE_MS } from "../old/retry/patience.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { CrdIndex } from "./crd-index.ts";
 import { discover } from "./discover.ts";
@@ -19,7 +19,7 @@ import {
   type StorageVersion,
   type StorageVersionFacts,
   storageVersionFactsOf,
-} from "../apiservers/storage-version-facts.ts";
+} from "../old/apiservers/storage-version-facts.ts";
 import { type ServerDiscovery, type Survey, surveyOf } from "./survey.ts";
 
 /** What an {@link Observer} needs. */

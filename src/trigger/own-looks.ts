@@ -1,6 +1,6 @@
 import { HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
-import { type Moment, momentOf, msSince } from "../lease/lease-write.ts";
+import { type Moment, momentOf, msSince } from "../old/lease/lease-write.ts";
 import type { StateFacts } from "./next-status.ts";
 
 /** By how much a clock may seem to go wrong from one look to the next, in milliseconds: an answer takes a while. */

@@ -3,13 +3,13 @@ import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import { isNotFound } from "../kube/absent.ts";
-import { type ApiClient, isConflict } from "../kube/client.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { CRDS, STORAGE_STATES } from "../kube/resources.ts";
-import { metadataProjection } from "../kube/metadata-projection.ts";
-import { LoopPace } from "../retry/loop-pace.ts";
+import { isNotFound } from "../old/kube/absent.ts";
+import { type ApiClient, isConflict } from "../old/kube/client.ts";
+import type { Projection } from "../old/json/json-projection.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { CRDS, STORAGE_STATES } from "../old/kube/resources.ts";
+import { metadataProjection } from "../old/kube/metadata-projection.ts";
+import { LoopPace } from "../old/retry/loop-pace.ts";
 
 /** What {@link retireStorageStates} needs. */
 export interface RetireOptions {

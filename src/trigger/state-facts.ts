@@ -1,8 +1,8 @@
 import { CRD_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import type { ReadStorageState } from "../api/parse-storage-state.ts";
 import { MAX_RECORD_LENGTH, parseCrdRecord } from "./crd-facts.ts";
-import type { Projection } from "../json/json-projection.ts";
-import { metadataProjection } from "../kube/metadata-projection.ts";
+import type { Projection } from "../old/json/json-projection.ts";
+import { metadataProjection } from "../old/kube/metadata-projection.ts";
 import type { StateFacts } from "./next-status.ts";
 
 /**

@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import { parseStorageState } from "../api/parse-storage-state.ts";
-import type { ApiClient } from "../kube/client.ts";
-import { listProjected } from "../kube/list-projected.ts";
-import { STORAGE_STATES } from "../kube/resources.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
+import { STORAGE_STATES } from "../old/kube/resources.ts";
 import { ToldOnce } from "../told-once.ts";
 import type { StateFacts } from "./next-status.ts";
 import { STATE_FIELDS, stateFactsOf } from "./state-facts.ts";

@@ -1,9 +1,9 @@
 import { resourceNameOf } from "../api/migration.ts";
-import type { Resource } from "../kube/resources.ts";
+import type { Resource } from "../old/kube/resources.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 import { agreementOf } from "./agreement.ts";
 import { isSubresource, missingVerbs, withoutShared } from "../resources/migratable.ts";
-import type { StorageVersionFacts } from "../apiservers/storage-version-facts.ts";
+import type { StorageVersionFacts } from "../old/apiservers/storage-version-facts.ts";
 
 /** One resource in one served version, as an API server's discovery shows it. */
 export interface DiscoveredResource extends Resource {

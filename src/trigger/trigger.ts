@@ -1,6 +1,6 @@
 import type { CrdMode } from "../api/migration.ts";
 import type { Logger } from "pino";
-import { CRDS, STORAGE_VERSIONS } from "../kube/resources.ts";
+import { CRDS, STORAGE_VERSIONS } from "../old/kube/resources.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { CrdSights } from "./crd-sights.ts";
@@ -10,8 +10,8 @@ import { MigrationIndex } from "./migration-index.ts";
 import { Observer, type ObserverOptions } from "./observer.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { TriggerReport } from "./report.ts";
-import { ServerClock, type SharedClock } from "../kube/server-clock.ts";
-import { resourceNameOfStorageVersion } from "../apiservers/storage-version-facts.ts";
+import { ServerClock, type SharedClock } from "../old/kube/server-clock.ts";
+import { resourceNameOfStorageVersion } from "../old/apiservers/storage-version-facts.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { NO_WATCH, type TriggerWatch } from "./trigger-watch.ts";
 import { WorkQueue } from "./work-queue.ts";

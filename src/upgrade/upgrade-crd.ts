@@ -6,15 +6,15 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { assertNotForeign } from "../freeze/freeze.ts";
-import { isConflict } from "../kube/client.ts";
+import { assertNotForeign } from "../old/freeze/freeze.ts";
+import { isConflict } from "../old/kube/client.ts";
 import { checkManifest } from "../plan/check-facts.ts";
 import { lossNotesOf } from "../plan/check-notes.ts";
 import type { CheckEntry } from "../plan/check-types.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { hasWebhookOf, webhookTextOf } from "../plan/conversion-webhook.ts";
 import { outgoingVersionsOf, targetVersionOf } from "../plan/version-changes.ts";
-import type { CallContext } from "../retry/call-context.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
 import { isOwnedByUpgrade, planUpgrade, type UpgradePlan, type UpgradeStep } from "./upgrade-steps.ts";
 import { awaitReadable, createCrd, handOver, takeBack, tryWrite, writeCrd } from "./upgrade-writes.ts";
 

@@ -1,13 +1,13 @@
 import { type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
 import { type JsonObject, listIn, objectIn } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
-import { DoubtfulAnswer } from "../kube/errors.ts";
-import { failureKindOf } from "../kube/failure.ts";
-import { CRDS, JSON_PATCH, MERGE_PATCH } from "../kube/resources.ts";
+import { DoubtfulAnswer } from "../old/kube/errors.ts";
+import { failureKindOf } from "../old/kube/failure.ts";
+import { CRDS, JSON_PATCH, MERGE_PATCH } from "../old/kube/resources.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { crdReplacement, type CrdWrite } from "../plan/crd-replacement.ts";
 import { readCrd } from "../resources/read-crd.ts";
-import type { CallContext } from "../retry/call-context.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
 
 /** No object has it: the answer is empty, and the API server converts every object for it. */
 const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";

@@ -1,6 +1,6 @@
 import type { CustomResourceDefinition } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
-import { type Projection, type ProjectionBudget, projectJson, prune } from "../json/json-projection.ts";
+import { type Projection, type ProjectionBudget, projectJson, prune } from "../old/json/json-projection.ts";
 import { boolean, listOf, literal, optional, recordOf, shape, string, text } from "./shape.ts";
 
 /** An update of a CRD that the API server asks about. Of both objects only what the freeze rule reads is checked. */

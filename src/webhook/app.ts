@@ -11,7 +11,7 @@ import Fastify, {
 import { cutText } from "../cut-text.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
-import type { FreezeVerdict, ProgressOf } from "../freeze/freeze-rule.ts";
+import type { FreezeVerdict, ProgressOf } from "../old/freeze/freeze-rule.ts";
 import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
 import { BodyBudget } from "./body-budget.ts";
 import { BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";

@@ -1,5 +1,5 @@
 import type { ManagedFieldsEntry } from "../api/meta.ts";
-import type { KubeObject } from "../kube/client.ts";
+import type { KubeObject } from "../old/kube/client.ts";
 import { type AppliedPart, KEEPER_FIELD_MANAGER, type WantedObject } from "./object-writer.ts";
 import type { WebhookConfiguration } from "./webhook-configuration.ts";
 

@@ -1,9 +1,9 @@
 import type { FastifyBaseLogger } from "fastify";
 import { WEBHOOK_NAME } from "../api/names.ts";
 import type { Clock } from "../clock.ts";
-import type { ApiClient, KubeObject } from "../kube/client.ts";
-import { mergePatchTo } from "../kube/drift.ts";
-import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../kube/resources.ts";
+import type { ApiClient, KubeObject } from "../old/kube/client.ts";
+import { mergePatchTo } from "../old/kube/drift.ts";
+import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
 import { isBundleOwned, partsOf } from "./bundle-ownership.ts";
 import { ObjectKeeper } from "./object-keeper.ts";
 import type { ObjectObserver } from "./object-repair.ts";

@@ -1,7 +1,7 @@
-import { isConflict, type KubeObject } from "../kube/client.ts";
-import { watchObject } from "../kube/watch.ts";
+import { isConflict, type KubeObject } from "../old/kube/client.ts";
+import { watchObject } from "../old/kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import { LoopPace } from "../retry/loop-pace.ts";
+import { LoopPace } from "../old/retry/loop-pace.ts";
 import { ObjectRepair, type ObjectRepairOptions } from "./object-repair.ts";
 
 /** What an {@link ObjectKeeper} needs. */

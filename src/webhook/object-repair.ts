@@ -1,9 +1,9 @@
 import type { FastifyBaseLogger } from "fastify";
 import { besideHelm, helmMarksOf, type Marks } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
-import type { KubeObject } from "../kube/client.ts";
-import { LoopPace } from "../retry/loop-pace.ts";
-import { isAsWanted } from "../kube/drift.ts";
+import type { KubeObject } from "../old/kube/client.ts";
+import { LoopPace } from "../old/retry/loop-pace.ts";
+import { isAsWanted } from "../old/kube/drift.ts";
 import { ObjectWriter, type ObjectWriterOptions, type WantedObject } from "./object-writer.ts";
 
 /** What is told of the kept object whenever it was read. */

@@ -1,7 +1,7 @@
-import type { ApiClient, KubeObject } from "../kube/client.ts";
-import { isInvalid } from "../kube/errors.ts";
-import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../kube/resources.ts";
-import { isAsWanted } from "../kube/drift.ts";
+import type { ApiClient, KubeObject } from "../old/kube/client.ts";
+import { isInvalid } from "../old/kube/errors.ts";
+import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../old/kube/resources.ts";
+import { isAsWanted } from "../old/kube/drift.ts";
 
 /** The field manager of what is kept in force. It is not that of the runs, which own the guards of single CRDs. */
 export const KEEPER_FIELD_MANAGER = "ksvm-webhook-configuration";

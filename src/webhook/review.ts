@@ -11,8 +11,8 @@ import {
   type ReviewAnswer,
   uidAtStart,
 } from "./admission-review.ts";
-import { type FreezeDenial, type FreezeVerdict, freezeVerdict, type ProgressOf } from "../freeze/freeze-rule.ts";
-import { OverBudget } from "../json/json-projection.ts";
+import { type FreezeDenial, type FreezeVerdict, freezeVerdict, type ProgressOf } from "../old/freeze/freeze-rule.ts";
+import { OverBudget } from "../old/json/json-projection.ts";
 import { OVER_BUDGET_MESSAGE, STATUS_TEXTS, tooLargeMessage } from "./http-statuses.ts";
 import type { ReceivedBody } from "./receive-body.ts";
 

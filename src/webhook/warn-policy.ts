@@ -1,6 +1,6 @@
 import { MANAGED_BY, MANAGED_BY_LABEL, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
-import type { FreezePolicy } from "../freeze/freeze-policy.ts";
-import { bindEverywhere, matchCrdUpdates } from "../freeze/match-crd-updates.ts";
+import type { FreezePolicy } from "../old/freeze/freeze-policy.ts";
+import { bindEverywhere, matchCrdUpdates } from "../old/freeze/match-crd-updates.ts";
 
 /** Name of the policy and of its binding. */
 export const WARN_POLICY_NAME = "ksvm-unfreeze-warning";

@@ -1,5 +1,5 @@
 import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
-import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../freeze/freeze-cel.ts";
+import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../old/freeze/freeze-cel.ts";
 
 /**
  * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where another client

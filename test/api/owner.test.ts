@@ -11,8 +11,8 @@ import {
   ownerAnnotationOf,
   parseOwner,
 } from "../../src/api/owner.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
-import { runLeaseOf } from "../../src/lease/run-lease-ref.ts";
+import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
+import { runLeaseOf } from "../../src/old/lease/run-lease-ref.ts";
 import { crdWith } from "./crd-with.ts";
 import { TEST_SEED } from "../seed.ts";
 

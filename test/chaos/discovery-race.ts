@@ -1,5 +1,5 @@
 import { storageVersionHashOf } from "../../src/api/crd.ts";
-import { resourcesOf } from "../../src/kube/discovery.ts";
+import { resourcesOf } from "../../src/old/kube/discovery.ts";
 import { typeMetaOf } from "../control-plane/stored-value.ts";
 import { eventually } from "../integration/cluster.ts";
 import { GROUP } from "../integration/crd-fixture.ts";

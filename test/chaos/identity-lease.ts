@@ -1,5 +1,5 @@
-import type { ApiClient } from "../../src/kube/client.ts";
-import { LEASES } from "../../src/kube/resources.ts";
+import type { ApiClient } from "../../src/old/kube/client.ts";
+import { LEASES } from "../../src/old/kube/resources.ts";
 import { eventually } from "../integration/cluster.ts";
 
 interface IdentityLease {

@@ -1,6 +1,6 @@
 import type { Test } from "tap";
-import type { MigrationEvent } from "../../src/migrator/events.ts";
-import type { MigrationResult } from "../../src/migrator/result.ts";
+import type { MigrationEvent } from "../../src/old/migrator/events.ts";
+import type { MigrationResult } from "../../src/old/migrator/result.ts";
 import { type RunningProgram, startKsvm } from "../processes/program.ts";
 
 /** One line that `ksvm migrate -o json` writes. */

@@ -1,7 +1,7 @@
 import type { Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import { LEASES, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
 import { assertNoTraces } from "../integration/assert-no-traces.ts";
 import type { Cluster } from "../integration/cluster.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";

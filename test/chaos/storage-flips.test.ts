@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
-import { policyGuardOf } from "../../src/freeze/guard-install.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
+import { policyGuardOf } from "../../src/old/freeze/guard-install.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { errorCodeOf } from "./ksvm-process.ts";
 import { IS_LONG } from "./random.ts";

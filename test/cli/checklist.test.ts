@@ -2,8 +2,8 @@ import { PassThrough } from "node:stream";
 import tap from "tap";
 import { Checklist, type ChecklistLine, activeLine } from "../../src/cli/render/checklist.ts";
 import { createReporter } from "../../src/cli/render/reporter.ts";
-import type { MigrationEvent } from "../../src/migrator/events.ts";
-import type { Counts } from "../../src/migrator/rewrite/counts.ts";
+import type { MigrationEvent } from "../../src/old/migrator/events.ts";
+import type { Counts } from "../../src/old/migrator/rewrite/counts.ts";
 import { FakeClock } from "../fake-clock.ts";
 import { Screen } from "../terminal/screen.ts";
 

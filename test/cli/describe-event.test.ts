@@ -6,8 +6,8 @@ import {
   describeResult,
   progressLine,
 } from "../../src/cli/render/describe-event.ts";
-import { type Counts, Tally } from "../../src/migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../../src/migrator/result.ts";
+import { type Counts, Tally } from "../../src/old/migrator/rewrite/counts.ts";
+import type { MigrationResult } from "../../src/old/migrator/result.ts";
 
 function counts(fields: Partial<Counts> = {}): Counts {
   return { ...new Tally().counts, ...fields };

@@ -16,7 +16,7 @@ import {
   sendJson,
   sendStatus,
   startServer,
-} from "../kube/local-server.ts";
+} from "../old/kube/local-server.ts";
 
 async function run(args: readonly string[], signal: AbortSignal = new AbortController().signal): Promise<ProgramEnd> {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];

@@ -11,7 +11,7 @@ import { describeRunSummary, runSummaryOf } from "../../src/cli/render/run-summa
 import { yamlText } from "../../src/cli/render/yaml-text.ts";
 import { loggerOf } from "../../src/cli/shared/logger-of.ts";
 import { ERROR_CODES, KsvmError } from "../../src/errors.ts";
-import type { MigrationResult } from "../../src/migrator/result.ts";
+import type { MigrationResult } from "../../src/old/migrator/result.ts";
 
 await tap.test("renderTable() pads each column to its widest cell and leaves no blanks at the end", (t) => {
   t.equal(

@@ -1,6 +1,6 @@
 import type { CrdCondition, CrdVersion, CustomResourceDefinition } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
-import type { FreezeMark } from "../../src/freeze/freeze-denial.ts";
+import type { FreezeMark } from "../../src/old/freeze/freeze-denial.ts";
 import type { RequestOptions } from "../control-plane/control-plane.ts";
 
 /** One update of a CRD, and whether a guard lets it through. */

@@ -2,13 +2,13 @@ import tap from "tap";
 import { observeMigration } from "../../src/controller/observe-migration.ts";
 import { observeRequests } from "../../src/controller/observe-requests.ts";
 import { observeTrigger } from "../../src/controller/observe-trigger.ts";
-import { ApiError, TransportError } from "../../src/kube/errors.ts";
-import { Transport } from "../../src/kube/transport.ts";
-import type { MigrationEvent } from "../../src/migrator/events.ts";
-import type { Counts } from "../../src/migrator/rewrite/counts.ts";
+import { ApiError, TransportError } from "../../src/old/kube/errors.ts";
+import { Transport } from "../../src/old/kube/transport.ts";
+import type { MigrationEvent } from "../../src/old/migrator/events.ts";
+import type { Counts } from "../../src/old/migrator/rewrite/counts.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { ResourceSeries } from "../../src/observability/resource-series.ts";
-import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
+import { configFor, kubeconfigFor, sendJson, sendStatus, startServer } from "../old/kube/local-server.ts";
 
 const RESOURCE = "widgets.example.com";
 const FROZEN: MigrationEvent = { type: "frozen", storageVersion: "v2", guard: { kind: "webhook", name: "w" } };

@@ -1,11 +1,11 @@
-import { encryptionErrorOf } from "../../src/apiservers/encryption-errors.ts";
+import { encryptionErrorOf } from "../../src/old/apiservers/encryption-errors.ts";
 import tap from "tap";
 import { Failing, phaseAfterError, verdictOf } from "../../src/controller/run-verdict.ts";
 import { ERROR_CODES, KsvmError } from "../../src/errors.ts";
-import { ApiError, TransportError } from "../../src/kube/errors.ts";
+import { ApiError, TransportError } from "../../src/old/kube/errors.ts";
 import { InTreeAtWork, StorageMigratingStuck } from "../../src/in-tree/in-tree-guard.ts";
-import { MissingApiServer } from "../../src/apiservers/missing-api-server.ts";
-import { StartAgain, WaitingForOthers } from "../../src/retry/start-again.ts";
+import { MissingApiServer } from "../../src/old/apiservers/missing-api-server.ts";
+import { StartAgain, WaitingForOthers } from "../../src/old/retry/start-again.ts";
 
 const HOUR_MS = 3_600_000;
 /** For how long each class of causes is waited for, in milliseconds. */

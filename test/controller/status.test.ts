@@ -3,8 +3,8 @@ import { type StorageVersionMigration, isWholeRun, stateOf } from "../../src/api
 import { dueOf } from "../../src/controller/expiry.ts";
 import { conditionsIn, phaseAfter, progressOf, reportIn } from "../../src/controller/migration-status.ts";
 import { RunProgress } from "../../src/controller/run-progress.ts";
-import type { MigrationResult } from "../../src/migrator/result.ts";
-import { Tally } from "../../src/migrator/rewrite/counts.ts";
+import type { MigrationResult } from "../../src/old/migrator/result.ts";
+import { Tally } from "../../src/old/migrator/rewrite/counts.ts";
 
 const [T1, T2] = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"];
 

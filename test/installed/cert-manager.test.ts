@@ -5,8 +5,8 @@ import { findConfiguration, publishedBundleOf } from "../../src/certs/ca-bundle.
 import { decoded, KEYS } from "../../src/certs/secret-contents.ts";
 import { readSecret } from "../../src/certs/secret-store.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import type { NewObject } from "../../src/kube/client.ts";
-import { CRDS, objectPath } from "../../src/kube/resources.ts";
+import type { NewObject } from "../../src/old/kube/client.ts";
+import { CRDS, objectPath } from "../../src/old/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { startController } from "../integration/controller.ts";

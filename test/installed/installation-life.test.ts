@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import t from "tap";
-import type { NewObject } from "../../src/kube/client.ts";
-import { JSON_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
+import type { NewObject } from "../../src/old/kube/client.ts";
+import { JSON_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { NAMESPACE } from "../integration/installation.ts";

@@ -5,7 +5,7 @@ import t from "tap";
 import { stringify } from "yaml";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import { readMetrics } from "../../src/apiservers/metric-lines.ts";
+import { readMetrics } from "../../src/old/apiservers/metric-lines.ts";
 import { dashboardQueries, ruleFile } from "../docs/monitoring-objects.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { installSystem } from "../integration/migrations.ts";

@@ -1,7 +1,7 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
-import { LEASES } from "../../src/kube/resources.ts";
+import { LEASES } from "../../src/old/kube/resources.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { balance } from "./balancer.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -1,9 +1,9 @@
 import type { Test } from "tap";
 import { OWNER_ANNOTATION } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import type { KubeObject } from "../../src/kube/client.ts";
-import { policyGuardOf } from "../../src/freeze/guard-install.ts";
-import { LEASES, POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
+import type { KubeObject } from "../../src/old/kube/client.ts";
+import { policyGuardOf } from "../../src/old/freeze/guard-install.ts";
+import { LEASES, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";
 

@@ -2,9 +2,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { isConflict } from "../../src/kube/client.ts";
+import { isConflict } from "../../src/old/kube/client.ts";
 import { messageOf } from "../../src/errors.ts";
-import { MERGE_PATCH } from "../../src/kube/resources.ts";
+import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { patchesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";

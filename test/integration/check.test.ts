@@ -1,8 +1,8 @@
 // `ksvm check -f` and `plan`: what a CRD file would do to a cluster, next to what the API server says and does.
 import { stringify } from "yaml";
 import t from "tap";
-import type { ApiError } from "../../src/kube/errors.ts";
-import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import type { ApiError } from "../../src/old/kube/errors.ts";
+import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import type { CheckEntry } from "../../src/plan/check-types.ts";
 import type { CountedEntry } from "../../src/plan/inventory.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";

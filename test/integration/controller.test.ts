@@ -4,7 +4,7 @@ import { specKeyOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { type StorageVersionMigration, stateOf } from "../../src/api/migration.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { messageOf } from "../../src/errors.ts";
-import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { SLOWLY, startController } from "./controller.ts";

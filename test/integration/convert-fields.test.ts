@@ -3,7 +3,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { areSameFields, convertedFields } from "../../src/api/managed-fields.ts";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
-import { APPLY_PATCH, CRDS, JSON_PATCH, MERGE_PATCH, objectPath } from "../../src/kube/resources.ts";
+import { APPLY_PATCH, CRDS, JSON_PATCH, MERGE_PATCH, objectPath } from "../../src/old/kube/resources.ts";
 import type { CheckEntry } from "../../src/plan/check-types.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import type { NewObject } from "../../src/kube/client.ts";
-import type { Resource } from "../../src/kube/resources.ts";
+import type { NewObject } from "../../src/old/kube/client.ts";
+import type { Resource } from "../../src/old/kube/resources.ts";
 
 /** What a test's CRD looks like. */
 export interface CrdShape {

@@ -3,9 +3,9 @@ import t from "tap";
 import { Agent, request } from "undici";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import { type Access, describeAccess, isAllowed } from "../../src/kube/access.ts";
-import type { KubeObject } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/connect/config.ts";
+import { type Access, describeAccess, isAllowed } from "../../src/old/kube/access.ts";
+import type { KubeObject } from "../../src/old/kube/client.ts";
+import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
 import {
   CRDS,
   JSON_PATCH,
@@ -15,8 +15,8 @@ import {
   SECRETS,
   STORAGE_STATES,
   WEBHOOK_CONFIGURATIONS,
-} from "../../src/kube/resources.ts";
-import { Transport } from "../../src/kube/transport.ts";
+} from "../../src/old/kube/resources.ts";
+import { Transport } from "../../src/old/kube/transport.ts";
 import { Cluster } from "./cluster.ts";
 import {
   applyAll,

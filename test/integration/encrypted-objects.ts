@@ -1,5 +1,5 @@
-import type { NewObject } from "../../src/kube/client.ts";
-import { MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
+import type { NewObject } from "../../src/old/kube/client.ts";
+import { MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
 import type { StoredObject } from "../control-plane/stored-value.ts";
 import type { Cluster } from "./cluster.ts";

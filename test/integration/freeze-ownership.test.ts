@@ -6,8 +6,8 @@ import { type FreezeOwner, hasFreezeAnnotation, ownerAnnotationOf } from "../../
 import { systemClock } from "../../src/clock.ts";
 import { sweepOrphans } from "../../src/controller/orphan-sweep.ts";
 import { ToldReasons } from "../../src/controller/told-reasons.ts";
-import { ApiClient } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/connect/config.ts";
+import { ApiClient } from "../../src/old/kube/client.ts";
+import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
 import {
   CRDS,
   LEASES,
@@ -15,12 +15,12 @@ import {
   POLICIES,
   POLICY_BINDINGS,
   WEBHOOK_CONFIGURATIONS,
-} from "../../src/kube/resources.ts";
-import { Transport } from "../../src/kube/transport.ts";
-import { freeze } from "../../src/freeze/freeze.ts";
-import { policyGuardOf } from "../../src/freeze/guard-install.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
-import { Retrier } from "../../src/retry/retrier.ts";
+} from "../../src/old/kube/resources.ts";
+import { Transport } from "../../src/old/kube/transport.ts";
+import { freeze } from "../../src/old/freeze/freeze.ts";
+import { policyGuardOf } from "../../src/old/freeze/guard-install.ts";
+import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
+import { Retrier } from "../../src/old/retry/retrier.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

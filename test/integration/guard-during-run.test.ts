@@ -1,8 +1,8 @@
 import t from "tap";
 import { storageVersionOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
-import { policyGuardOf } from "../../src/freeze/guard-install.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
+import { policyGuardOf } from "../../src/old/freeze/guard-install.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";

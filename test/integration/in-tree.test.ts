@@ -2,7 +2,7 @@ import t from "tap";
 import { migrateInTree, MIGRATIONS as IN_TREE, startInTree } from "../../bench/in-tree.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
-import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";

@@ -5,8 +5,8 @@ import { CHECKPOINT_KEY_ANNOTATION, MIGRATING_ANNOTATION } from "../../src/api/n
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import type { ProgramEnd } from "../processes/program.ts";
-import { LEASES } from "../../src/kube/resources.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import { LEASES } from "../../src/old/kube/resources.ts";
+import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { SLOWLY, startController } from "./controller.ts";

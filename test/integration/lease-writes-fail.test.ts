@@ -1,9 +1,9 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import { WEBHOOK_CONFIGURATIONS } from "../../src/kube/resources.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
-import { MAX_OPEN_PAGES } from "../../src/migrator/rewrite/open-pages.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
+import { MAX_OPEN_PAGES } from "../../src/old/migrator/rewrite/open-pages.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

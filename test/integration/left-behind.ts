@@ -5,8 +5,8 @@ import {
   STORAGE_MIGRATING_CONDITION,
 } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
-import { freezePolicyOf } from "../../src/freeze/freeze-policy.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/kube/resources.ts";
+import { freezePolicyOf } from "../../src/old/freeze/freeze-policy.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";
 

@@ -1,6 +1,6 @@
 import t from "tap";
-import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../src/kube/resources.ts";
-import { noOpWrite } from "../../src/migrator/rewrite/no-op-write.ts";
+import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
+import { noOpWrite } from "../../src/old/migrator/rewrite/no-op-write.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";

@@ -2,7 +2,7 @@
 import t, { type Test } from "tap";
 import { storageVersionOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, UPGRADE_FIELD_MANAGER } from "../../src/api/names.ts";
-import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { type CrdShape, TestKind } from "./crd-fixture.ts";
 import { fileOf } from "./crd-file.ts";

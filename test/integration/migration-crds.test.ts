@@ -1,8 +1,8 @@
 // The objects of the migration API: what API servers accept, refuse and show of them.
 import t from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import type { NewObject } from "../../src/kube/client.ts";
-import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import type { NewObject } from "../../src/old/kube/client.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
 import { Cluster } from "./cluster.ts";
 import { installCrds, shippedCrds } from "./install-crds.ts";
 

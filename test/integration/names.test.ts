@@ -1,6 +1,6 @@
 // The names that commands take: those that kubectl takes, and what is said of others.
 import t from "tap";
-import { CRDS } from "../../src/kube/resources.ts";
+import { CRDS } from "../../src/old/kube/resources.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { ApiError } from "../../src/kube/errors.ts";
-import { isReinitializing } from "../../src/kube/failure.ts";
-import type { ApiRequest, ApiResponse } from "../../src/kube/api-request.ts";
-import { Transport } from "../../src/kube/transport.ts";
+import { ApiError } from "../../src/old/kube/errors.ts";
+import { isReinitializing } from "../../src/old/kube/failure.ts";
+import type { ApiRequest, ApiResponse } from "../../src/old/kube/api-request.ts";
+import { Transport } from "../../src/old/kube/transport.ts";
 
 const PATIENCE_MS = 10_000;
 const PAUSE_MS = 200;

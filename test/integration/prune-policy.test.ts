@@ -1,10 +1,10 @@
 // What deploy/components/deny-unproven-prunes does on an API server: prunes by other tools are denied, or put back (docs/guard.md).
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { ApiClient, type NewObject } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/connect/config.ts";
-import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
-import { Transport } from "../../src/kube/transport.ts";
+import { ApiClient, type NewObject } from "../../src/old/kube/client.ts";
+import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
+import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { Transport } from "../../src/old/kube/transport.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { applyAll, overlayOf, startAsServiceAccount } from "./installation.ts";

@@ -1,11 +1,11 @@
 // `ksvm reencrypt`: one rotation of a key on two API servers, and what may come in between.
 import { createHash } from "node:crypto";
 import t from "tap";
-import { IDENTITY_NAMESPACE } from "../../src/apiservers/control-plane-objects.ts";
+import { IDENTITY_NAMESPACE } from "../../src/old/apiservers/control-plane-objects.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
-import type { KubeObject } from "../../src/kube/client.ts";
-import { LEASES, SECRETS } from "../../src/kube/resources.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
+import type { KubeObject } from "../../src/old/kube/client.ts";
+import { LEASES, SECRETS } from "../../src/old/kube/resources.ts";
+import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { EncryptedObjects } from "./encrypted-objects.ts";

@@ -1,5 +1,5 @@
 import type { Test } from "tap";
-import { LEASES, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { LEASES, MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import type { Cluster } from "./cluster.ts";
 
 const RENEWED = { namespace: "kube-system", name: "some-controller" };

@@ -4,7 +4,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
-import { CRDS, LEASES, MERGE_PATCH, MIGRATIONS } from "../../src/kube/resources.ts";
+import { CRDS, LEASES, MERGE_PATCH, MIGRATIONS } from "../../src/old/kube/resources.ts";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

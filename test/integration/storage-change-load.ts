@@ -1,7 +1,7 @@
 import type { Test } from "tap";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
-import { isDenialBy, WEBHOOK_GUARD } from "../../src/freeze/guard.ts";
-import { MERGE_PATCH, CRDS } from "../../src/kube/resources.ts";
+import { isDenialBy, WEBHOOK_GUARD } from "../../src/old/freeze/guard.ts";
+import { MERGE_PATCH, CRDS } from "../../src/old/kube/resources.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

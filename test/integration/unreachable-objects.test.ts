@@ -1,7 +1,7 @@
 // Objects that no request reaches as they are stored: in a version that is not served, or where an earlier CRD of another scope left them.
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { MERGE_PATCH } from "../../src/kube/resources.ts";
+import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -1,7 +1,7 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { messageOf } from "../../src/errors.ts";
-import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -7,9 +7,9 @@ import {
   type StorageState,
   type StorageVersionMigration,
 } from "../../src/api/migration.ts";
-import type { KubeObject } from "../../src/kube/client.ts";
-import { resourcesOf } from "../../src/kube/discovery.ts";
-import { LEASES, MIGRATIONS, STORAGE_STATES } from "../../src/kube/resources.ts";
+import type { KubeObject } from "../../src/old/kube/client.ts";
+import { resourcesOf } from "../../src/old/kube/discovery.ts";
+import { LEASES, MIGRATIONS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
 import type { Lease } from "../../src/api/lease.ts";
 import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import type { StoredObject } from "../control-plane/stored-value.ts";
-import { LEASES } from "../../src/kube/resources.ts";
+import { LEASES } from "../../src/old/kube/resources.ts";
 import type { Lease } from "../../src/api/lease.ts";
-import { leaseNameOf } from "../../src/lease/lease-acquire.ts";
-import { CHECKPOINT_ANNOTATION } from "../../src/lease/run-lease.ts";
+import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
+import { CHECKPOINT_ANNOTATION } from "../../src/old/lease/run-lease.ts";
 import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";

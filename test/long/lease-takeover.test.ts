@@ -1,10 +1,10 @@
 import t from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { freezeOwnerOf } from "../../src/api/owner.ts";
-import { ApiClient } from "../../src/kube/client.ts";
-import { loadKubeConfig } from "../../src/kube/connect/config.ts";
-import { CRDS } from "../../src/kube/resources.ts";
-import { Transport } from "../../src/kube/transport.ts";
+import { ApiClient } from "../../src/old/kube/client.ts";
+import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
+import { CRDS } from "../../src/old/kube/resources.ts";
+import { Transport } from "../../src/old/kube/transport.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { errorCodeOf, type KsvmLine } from "../chaos/ksvm-process.ts";
 import { Scenario } from "../chaos/scenario.ts";

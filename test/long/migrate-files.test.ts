@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { CRDS, MERGE_PATCH } from "../../src/kube/resources.ts";
+import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { fileOf } from "../integration/crd-file.ts";
 import { type CrdShape, TestKind, versionsOf } from "../integration/crd-fixture.ts";

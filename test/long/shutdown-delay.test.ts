@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
-import { IDENTITY_NAMESPACE } from "../../src/apiservers/control-plane-objects.ts";
-import { LEASES } from "../../src/kube/resources.ts";
+import { IDENTITY_NAMESPACE } from "../../src/old/apiservers/control-plane-objects.ts";
+import { LEASES } from "../../src/old/kube/resources.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { EncryptedObjects, optionsOf } from "../integration/encrypted-objects.ts";

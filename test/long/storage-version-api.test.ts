@@ -2,8 +2,8 @@
 import t from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import type { StorageVersion } from "../../src/apiservers/storage-version-facts.ts";
-import { MERGE_PATCH, STORAGE_VERSIONS } from "../../src/kube/resources.ts";
+import type { StorageVersion } from "../../src/old/apiservers/storage-version-facts.ts";
+import { MERGE_PATCH, STORAGE_VERSIONS } from "../../src/old/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { startController } from "../integration/controller.ts";
 import { TestKind } from "../integration/crd-fixture.ts";

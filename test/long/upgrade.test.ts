@@ -2,9 +2,9 @@
 import t from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { StorageState } from "../../src/api/migration.ts";
-import type { StorageVersion } from "../../src/apiservers/storage-version-facts.ts";
-import type { KubeObject } from "../../src/kube/client.ts";
-import { MERGE_PATCH, type Resource, STORAGE_STATES, STORAGE_VERSIONS } from "../../src/kube/resources.ts";
+import type { StorageVersion } from "../../src/old/apiservers/storage-version-facts.ts";
+import type { KubeObject } from "../../src/old/kube/client.ts";
+import { MERGE_PATCH, type Resource, STORAGE_STATES, STORAGE_VERSIONS } from "../../src/old/kube/resources.ts";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

@@ -10,7 +10,7 @@ import {
   STORED_VERSIONS_ANNOTATION,
 } from "../../src/api/names.ts";
 import { queuedOf } from "../../src/controller/migration-queue.ts";
-import { prune } from "../../src/json/json-projection.ts";
+import { prune } from "../../src/old/json/json-projection.ts";
 import { MIGRATION_FIELDS } from "../../src/migrations/migration-fields.ts";
 import { migrationFactsOf } from "../../src/trigger/migration-facts.ts";
 

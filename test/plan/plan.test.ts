@@ -3,7 +3,7 @@ import tap from "tap";
 import { type CustomResourceDefinition, storageVersionHashOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
 import { formatOwner } from "../../src/api/owner.ts";
-import { prune } from "../../src/json/json-projection.ts";
+import { prune } from "../../src/old/json/json-projection.ts";
 import { isSchemaDue, PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
 import { crdLacking } from "../api/crd-lacking.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";

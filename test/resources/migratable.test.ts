@@ -1,7 +1,7 @@
 import tap from "tap";
 
 import { type DiscoveredVersion, type Selection, selectMigratable } from "../../src/resources/migratable.ts";
-import type { ApiResource } from "../../src/kube/discovery.ts";
+import type { ApiResource } from "../../src/old/kube/discovery.ts";
 
 const ALL = ["create", "delete", "get", "list", "patch", "update", "watch"];
 

@@ -8,7 +8,7 @@ import {
   hashOfEncoding,
   resourceNameOfStorageVersion,
   storageVersionFactsOf,
-} from "../../src/apiservers/storage-version-facts.ts";
+} from "../../src/old/apiservers/storage-version-facts.ts";
 
 const metadata = { name: "a", uid: "u", resourceVersion: "1" };
 

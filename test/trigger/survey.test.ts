@@ -1,5 +1,5 @@
 import tap from "tap";
-import { type StorageVersionFacts, hashOfEncoding } from "../../src/apiservers/storage-version-facts.ts";
+import { type StorageVersionFacts, hashOfEncoding } from "../../src/old/apiservers/storage-version-facts.ts";
 import type { Observation } from "../../src/trigger/observer.ts";
 import {
   type DiscoveredResource,

@@ -3,10 +3,10 @@ import type { InjectOptions } from "fastify";
 import { pino } from "pino";
 import tap from "tap";
 import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
-import { type FreezeVerdict, freezeVerdict } from "../../src/freeze/freeze-rule.ts";
+import { type FreezeVerdict, freezeVerdict } from "../../src/old/freeze/freeze-rule.ts";
 import { DEFAULT_BODY_LIMIT, buildWebhookApp } from "../../src/webhook/app.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
-import { type CrdTraits, FROZEN, crdWith, reviewOf } from "../freeze/freeze-rule-crd.ts";
+import { type CrdTraits, FROZEN, crdWith, reviewOf } from "../old/freeze/freeze-rule-crd.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const FROZEN_CRD = crdWith({ annotations: FROZEN });

@@ -8,7 +8,7 @@ import { buildWebhookApp } from "../../src/webhook/app.ts";
 import { BodyBudget, type HeldBody } from "../../src/webhook/body-budget.ts";
 import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
 import { type WebhookServerOptions, startWebhookServer } from "../../src/webhook/server.ts";
-import { FROZEN, crdWith, reviewOf } from "../freeze/freeze-rule-crd.ts";
+import { FROZEN, crdWith, reviewOf } from "../old/freeze/freeze-rule-crd.ts";
 import { counted } from "../observability/counted.ts";
 import { issueServing } from "./issue-serving.ts";
 import { TEST_SEED } from "../seed.ts";

@@ -7,7 +7,7 @@ import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer, type WebhookServer, type WebhookServerOptions } from "../../src/webhook/server.ts";
 import { ServingCertificate } from "../../src/webhook/serving-certificate.ts";
-import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
+import { crdWith, FROZEN, reviewOf } from "../old/freeze/freeze-rule-crd.ts";
 import { issueServing } from "./issue-serving.ts";
 import { counted } from "../observability/counted.ts";
 

@@ -3,7 +3,7 @@ import { KsvmError } from "../../errors.ts";
 import type { CheckVerdict } from "../../plan/check-types.ts";
 import { CHECK_PATIENCE, checkManifests } from "../../plan/check-facts.ts";
 import { readManifests } from "../../plan/crd-manifests.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import { repeated } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { SeenServers } from "../../apiservers/seen-servers.ts";
+import { SeenServers } from "../../old/apiservers/seen-servers.ts";
 import { systemClock } from "../../clock.ts";
 import { diagnose } from "../../doctor/diagnose.ts";
 import { type DoctorContext, readDoctorFacts } from "../../doctor/doctor-facts.ts";
@@ -8,8 +8,8 @@ import type { Finding, Severity } from "../../doctor/doctor-types.ts";
 import { repairCrd } from "../../doctor/repair.ts";
 import { type RepairPlan, repairPlans } from "../../doctor/repair-steps.ts";
 import { KsvmError } from "../../errors.ts";
-import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import { migrateBesideInTree } from "../../old/migrator/beside-in-tree.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { toggle } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";

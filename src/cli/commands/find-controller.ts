@@ -1,10 +1,10 @@
 import { holderOf, type Lease } from "../../api/lease.ts";
 import type { Clock } from "../../clock.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../api/migration.ts";
-import { isServed } from "../../kube/absent.ts";
-import type { ApiClient } from "../../kube/client.ts";
-import { LEASES, MIGRATIONS } from "../../kube/resources.ts";
-import type { Retrier } from "../../retry/retrier.ts";
+import { isServed } from "../../old/kube/absent.ts";
+import type { ApiClient } from "../../old/kube/client.ts";
+import { LEASES, MIGRATIONS } from "../../old/kube/resources.ts";
+import type { Retrier } from "../../old/retry/retrier.ts";
 
 export interface FindControllerOptions {
   readonly client: ApiClient;

@@ -3,20 +3,20 @@ import { isFinished, type StorageVersionMigration } from "../../api/migration.ts
 import { FORCE_ANNOTATION } from "../../api/names.ts";
 import type { Clock } from "../../clock.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
-import type { ApiClient, KubeObject } from "../../kube/client.ts";
-import { failureKindOf } from "../../kube/failure.ts";
-import { listNamed } from "../../kube/list-named.ts";
-import { MIGRATIONS, type Resource } from "../../kube/resources.ts";
-import { watchObject } from "../../kube/watch.ts";
+import type { ApiClient, KubeObject } from "../../old/kube/client.ts";
+import { failureKindOf } from "../../old/kube/failure.ts";
+import { listNamed } from "../../old/kube/list-named.ts";
+import { MIGRATIONS, type Resource } from "../../old/kube/resources.ts";
+import { watchObject } from "../../old/kube/watch.ts";
 import { manifestOf } from "../../migrations/manifest.ts";
 import { isDeleted, migrationOf } from "../../migrations/read-migration.ts";
 import { leftStoredOf, unprovenOf } from "../../plan/succeeded-work.ts";
 import { findResource } from "../../resources/served-resource.ts";
-import { LoopPace } from "../../retry/loop-pace.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import { LoopPace } from "../../old/retry/loop-pace.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import { findCrd } from "../../resources/read-crd.ts";
 import { crdResourceOf } from "../../resources/request-resource.ts";
-import type { MigrationResult } from "../../migrator/result.ts";
+import type { MigrationResult } from "../../old/migrator/result.ts";
 import { endReasonOf, followedResult, phaseTextOf, shownCounts } from "./followed-status.ts";
 import type { Reporter } from "../render/reporter.ts";
 

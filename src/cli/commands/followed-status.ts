@@ -5,8 +5,8 @@ import {
   type StorageVersionMigration,
 } from "../../api/migration.ts";
 import { type ErrorCode, ERROR_CODES, KsvmError } from "../../errors.ts";
-import type { Counts } from "../../migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../../migrator/result.ts";
+import type { Counts } from "../../old/migrator/rewrite/counts.ts";
+import type { MigrationResult } from "../../old/migrator/result.ts";
 
 /** What an unfinished migration does, in words; `undefined` if no controller has set a condition yet. */
 export function phaseTextOf(migration: StorageVersionMigration): string | undefined {

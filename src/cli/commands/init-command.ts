@@ -3,7 +3,7 @@ import type { ReencryptionWish } from "../../api/reencryption.ts";
 import { systemClock } from "../../clock.ts";
 import { initialize, type InitResult } from "../../initializer/initialize.ts";
 import { type Deletions, deletionsOf, previewInit } from "../../initializer/preview.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import { KsvmError } from "../../errors.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";

@@ -2,10 +2,10 @@ import { oneLine } from "../render/printable.ts";
 import { hostname } from "node:os";
 import { DEFAULT_FOLLOW_TIMEOUT_MS, type EnsureResult } from "../../certs/ensure-options.ts";
 import { systemClock } from "../../clock.ts";
-import { ApiServerFinder } from "../../apiservers/api-server-finder.ts";
-import { DEFAULT_SHUTDOWN_DELAY_MS } from "../../apiservers/settle.ts";
-import { SeenServers } from "../../apiservers/seen-servers.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import { ApiServerFinder } from "../../old/apiservers/api-server-finder.ts";
+import { DEFAULT_SHUTDOWN_DELAY_MS } from "../../old/apiservers/settle.ts";
+import { SeenServers } from "../../old/apiservers/seen-servers.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import { connect } from "../shared/connect.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import {

@@ -1,7 +1,7 @@
-import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
-import type { RunContext } from "../../migrator/run-context.ts";
-import { runUntilDone } from "../../migrator/run-until-done.ts";
-import { watchingArrivals } from "../../migrator/watch-arrivals.ts";
+import type { EncryptionEvidence } from "../../old/apiservers/encryption-evidence.ts";
+import type { RunContext } from "../../old/migrator/run-context.ts";
+import { runUntilDone } from "../../old/migrator/run-until-done.ts";
+import { watchingArrivals } from "../../old/migrator/watch-arrivals.ts";
 
 /** What a look at the end found: with what API servers encrypt, to be compared with what they showed at the end of each resource. */
 export interface LastLook {

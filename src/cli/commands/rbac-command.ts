@@ -1,14 +1,14 @@
 import { stringify } from "yaml";
 import { KsvmError, messageOf } from "../../errors.ts";
-import { DEFAULT_GUARD, GUARD_CHOICES } from "../../freeze/guard.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
+import { DEFAULT_GUARD, GUARD_CHOICES } from "../../old/freeze/guard.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../../old/lease/run-lease-ref.ts";
 import {
   rolesForEveryResource,
   rolesForRuns,
   type RoleObject,
   rulesForController,
   type RunRoleOptions,
-} from "../../migrator/run-roles.ts";
+} from "../../old/migrator/run-roles.ts";
 import { rolesForCheck } from "../../plan/check-roles.ts";
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";

@@ -1,5 +1,5 @@
-import { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
-import { SeenServers } from "../../apiservers/seen-servers.ts";
+import { EncryptionEvidence } from "../../old/apiservers/encryption-evidence.ts";
+import { SeenServers } from "../../old/apiservers/seen-servers.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { anyNames } from "../flags/operands.ts";

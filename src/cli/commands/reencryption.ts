@@ -1,11 +1,11 @@
 import { eventLine } from "../render/document.ts";
-import { ArrivalProofs } from "../../apiservers/arrival-proofs.ts";
-import type { CountedArrivals } from "../../apiservers/arrivals.ts";
-import type { EncryptionEvidence } from "../../apiservers/encryption-evidence.ts";
+import { ArrivalProofs } from "../../old/apiservers/arrival-proofs.ts";
+import type { CountedArrivals } from "../../old/apiservers/arrivals.ts";
+import type { EncryptionEvidence } from "../../old/apiservers/encryption-evidence.ts";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { migrateBesideInTree } from "../../migrator/beside-in-tree.ts";
-import type { MigrationResult } from "../../migrator/result.ts";
+import { migrateBesideInTree } from "../../old/migrator/beside-in-tree.ts";
+import type { MigrationResult } from "../../old/migrator/result.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { type REENCRYPT_FLAGS, reencryptSettingsOf } from "../flags/reencrypt-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";

@@ -1,8 +1,8 @@
 import { type ApiService, apiServiceNameOf, isAggregated } from "../../api/api-service.ts";
 import { systemClock } from "../../clock.ts";
-import type { ApiClient } from "../../kube/client.ts";
-import { ApiError } from "../../kube/errors.ts";
-import { API_SERVICES } from "../../kube/resources.ts";
+import type { ApiClient } from "../../old/kube/client.ts";
+import { ApiError } from "../../old/kube/errors.ts";
+import { API_SERVICES } from "../../old/kube/resources.ts";
 import { planAll } from "../../plan/inventory.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
 import { eventLine } from "../render/document.ts";

@@ -3,7 +3,7 @@ import { createLogUpdate } from "log-update";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { type ClusterStatus, readClusterStatus, statusOf } from "../../plan/cluster-status.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { findFullName } from "../shared/full-names.ts";

@@ -8,9 +8,9 @@ import {
   type FreezeFindings,
   inspectFreeze,
   isNothingToLift,
-} from "../../freeze/break-glass.ts";
-import { policyGuardOf } from "../../freeze/guard-install.ts";
-import { Retrier } from "../../retry/retrier.ts";
+} from "../../old/freeze/break-glass.ts";
+import { policyGuardOf } from "../../old/freeze/guard-install.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import { defineCommand } from "../shared/command.ts";
 import { confirm, YES_FLAG } from "../shared/confirm.ts";
 import { connect } from "../shared/connect.ts";

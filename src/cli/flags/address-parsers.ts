@@ -1,5 +1,5 @@
 import type { ReplicaAddress } from "../../certs/replicas.ts";
-import { serverUrlOf } from "../../kube/connect/server-url.ts";
+import { serverUrlOf } from "../../old/kube/connect/server-url.ts";
 import { InvalidValue } from "./flag.ts";
 
 /**

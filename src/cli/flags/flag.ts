@@ -1,5 +1,5 @@
 import { KsvmError } from "../../errors.ts";
-import { withoutUserInfo } from "../../kube/connect/proxy.ts";
+import { withoutUserInfo } from "../../old/kube/connect/proxy.ts";
 
 /** What the value of a flag is measured in. It ends the value's name: `--settle` is read as `settleMs`. */
 export type FlagUnit = "" | "Ms";

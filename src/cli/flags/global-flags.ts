@@ -1,5 +1,5 @@
 import { LOG_FORMATS, LOG_LEVELS } from "../../observability/logger.ts";
-import { DEFAULT_REQUEST_TIMEOUT_MS } from "../../kube/transport-options.ts";
+import { DEFAULT_REQUEST_TIMEOUT_MS } from "../../old/kube/transport-options.ts";
 import { type FlagsOf, type FlagTable, inGroup } from "./flag.ts";
 import { choice, duration, optional, repeated } from "./kinds.ts";
 import { parseServer } from "./address-parsers.ts";

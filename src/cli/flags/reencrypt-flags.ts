@@ -1,9 +1,9 @@
 import { configDigestOf } from "../../api/reencryption.ts";
-import { DEFAULT_PROOF_TIMEOUT_MS } from "../../freeze/freeze-proof.ts";
-import { DEFAULT_GUARD } from "../../freeze/guard.ts";
-import type { RunSettings } from "../../migrator/assemble-run.ts";
-import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../migrator/run-until-done.ts";
-import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
+import { DEFAULT_PROOF_TIMEOUT_MS } from "../../old/freeze/freeze-proof.ts";
+import { DEFAULT_GUARD } from "../../old/freeze/guard.ts";
+import type { RunSettings } from "../../old/migrator/assemble-run.ts";
+import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../old/migrator/run-until-done.ts";
+import { DEFAULT_SETTLE_MS } from "../../old/apiservers/settle.ts";
 import { type FlagsOf, type FlagTable, InvalidValue } from "./flag.ts";
 import { duration, optional, repeated, toggle } from "./kinds.ts";
 import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "./migration-flags.ts";

@@ -1,5 +1,5 @@
-import { DEFAULT_LEASE_NAMESPACE } from "../../lease/run-lease-ref.ts";
-import { FIELDS_MODES } from "../../migrator/run-context.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../../old/lease/run-lease-ref.ts";
+import { FIELDS_MODES } from "../../old/migrator/run-context.ts";
 import type { FlagTable } from "./flag.ts";
 import { choice, value } from "./kinds.ts";
 import { anyText } from "./parsers.ts";

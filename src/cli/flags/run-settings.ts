@@ -1,6 +1,6 @@
 import type { CrdMode } from "../../api/migration.ts";
-import type { RunSettings } from "../../migrator/assemble-run.ts";
-import type { FieldsMode } from "../../migrator/run-context.ts";
+import type { RunSettings } from "../../old/migrator/assemble-run.ts";
+import type { FieldsMode } from "../../old/migrator/run-context.ts";
 import type { FlagsOf } from "./flag.ts";
 import type { MIGRATION_FLAGS } from "./migration-flags.ts";
 import type { WriteVia } from "./run-flags.ts";

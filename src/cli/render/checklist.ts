@@ -1,5 +1,5 @@
-import type { Counts } from "../../migrator/rewrite/counts.ts";
-import type { MigrationEvent } from "../../migrator/events.ts";
+import type { Counts } from "../../old/migrator/rewrite/counts.ts";
+import type { MigrationEvent } from "../../old/migrator/events.ts";
 import { describeCounts, describeEvent, progressLine } from "./describe-event.ts";
 import { oneLine } from "./printable.ts";
 

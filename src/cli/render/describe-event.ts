@@ -1,8 +1,8 @@
-import { wordsFor } from "../../apiservers/concern-words.ts";
-import { objectNameOf } from "../../kube/named-object.ts";
-import type { Counts, ObjectFailure } from "../../migrator/rewrite/counts.ts";
-import type { MigrationEvent } from "../../migrator/events.ts";
-import type { MigrationResult } from "../../migrator/result.ts";
+import { wordsFor } from "../../old/apiservers/concern-words.ts";
+import { objectNameOf } from "../../old/kube/named-object.ts";
+import type { Counts, ObjectFailure } from "../../old/migrator/rewrite/counts.ts";
+import type { MigrationEvent } from "../../old/migrator/events.ts";
+import type { MigrationResult } from "../../old/migrator/result.ts";
 
 type Describers = {
   readonly [T in MigrationEvent["type"]]: (event: Extract<MigrationEvent, { type: T }>) => string | undefined;

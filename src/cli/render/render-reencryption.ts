@@ -1,5 +1,5 @@
-import type { Counts } from "../../migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../../migrator/result.ts";
+import type { Counts } from "../../old/migrator/rewrite/counts.ts";
+import type { MigrationResult } from "../../old/migrator/result.ts";
 import { describeCounts } from "./describe-event.ts";
 
 /** What became of several resources that were to be re-encrypted together. */

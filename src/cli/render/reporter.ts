@@ -1,8 +1,8 @@
 import { styleText } from "node:util";
 import { createLogUpdate } from "log-update";
 import type { Clock } from "../../clock.ts";
-import type { MigrationEvent } from "../../migrator/events.ts";
-import type { MigrationResult } from "../../migrator/result.ts";
+import type { MigrationEvent } from "../../old/migrator/events.ts";
+import type { MigrationResult } from "../../old/migrator/result.ts";
 import { activeLine, Checklist, type ChecklistLine } from "./checklist.ts";
 import {
   describeChanged,

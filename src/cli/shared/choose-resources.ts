@@ -1,13 +1,13 @@
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { storedResources } from "../../resources/stored-resources.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
 import { fullNames, type NameLookup } from "./full-names.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
-import type { Connection } from "../../kube/connection.ts";
+import type { Connection } from "../../old/kube/connection.ts";
 
 /** The flags that say which resources a command is about, and how they are looked for. */
 export interface ChoiceFlags {

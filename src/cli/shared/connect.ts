@@ -1,8 +1,8 @@
 import { isatty } from "node:tty";
 import { KsvmError } from "../../errors.ts";
-import { loadKubeConfig } from "../../kube/connect/config.ts";
-import { type Connection, connectTo } from "../../kube/connection.ts";
-import type { RequestObserver } from "../../kube/transport-options.ts";
+import { loadKubeConfig } from "../../old/kube/connect/config.ts";
+import { type Connection, connectTo } from "../../old/kube/connection.ts";
+import type { RequestObserver } from "../../old/kube/transport-options.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 
 const STDIN = 0;

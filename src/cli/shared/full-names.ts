@@ -1,9 +1,9 @@
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import type { ApiClient } from "../../kube/client.ts";
-import { isForbidden } from "../../kube/failure.ts";
+import type { ApiClient } from "../../old/kube/client.ts";
+import { isForbidden } from "../../old/kube/failure.ts";
 import { findName } from "../../resources/find-name.ts";
-import type { Retrier } from "../../retry/retrier.ts";
+import type { Retrier } from "../../old/retry/retrier.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";

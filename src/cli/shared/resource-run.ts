@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import type { Logger } from "pino";
-import type { SeenServers } from "../../apiservers/seen-servers.ts";
+import type { SeenServers } from "../../old/apiservers/seen-servers.ts";
 import { systemClock } from "../../clock.ts";
-import type { Connection } from "../../kube/connection.ts";
-import { assembleRun, type RunParts, type RunSettings } from "../../migrator/assemble-run.ts";
-import type { RunContext } from "../../migrator/run-context.ts";
+import type { Connection } from "../../old/kube/connection.ts";
+import { assembleRun, type RunParts, type RunSettings } from "../../old/migrator/assemble-run.ts";
+import type { RunContext } from "../../old/migrator/run-context.ts";
 import type { RUN_FORMATS } from "../flags/run-flags.ts";
 import type { ExitCode } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";

@@ -1,6 +1,6 @@
 import { systemClock } from "../../clock.ts";
-import type { CallContext } from "../../retry/call-context.ts";
-import { Retrier } from "../../retry/retrier.ts";
+import type { CallContext } from "../../old/retry/call-context.ts";
+import { Retrier } from "../../old/retry/retrier.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 import type { CliIo } from "../render/io.ts";
 import { connect } from "./connect.ts";

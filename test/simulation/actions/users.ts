@@ -1,8 +1,8 @@
 import type { CrdCondition, CrdVersion } from "../../../src/api/crd.ts";
 import { FORCE_ANNOTATION, PRIORITY_ANNOTATION } from "../../../src/api/names.ts";
 import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
-import { policyGuardOf } from "../../../src/freeze/guard-install.ts";
-import { collectionPath, MIGRATIONS, objectPath, STORAGE_STATES } from "../../../src/kube/resources.ts";
+import { policyGuardOf } from "../../../src/old/freeze/guard-install.ts";
+import { collectionPath, MIGRATIONS, objectPath, STORAGE_STATES } from "../../../src/old/kube/resources.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
 import type { ModelObject } from "../model/etcd.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";

@@ -2,7 +2,7 @@ import { isClean, storageVersionHashOf, storageVersionOf, storedVersionsOf } fro
 import { isFinished, stateOf, type StorageState, type StorageVersionMigration } from "../../../src/api/migration.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
 import { freezerOf } from "../../../src/api/owner.ts";
-import { CRDS, MIGRATIONS, objectPath } from "../../../src/kube/resources.ts";
+import { CRDS, MIGRATIONS, objectPath } from "../../../src/old/kube/resources.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, groupOf, prefixOf, resourceOf } from "../world/kinds.ts";

@@ -1,4 +1,4 @@
-import type { ApiRequest } from "../../../src/kube/api-request.ts";
+import type { ApiRequest } from "../../../src/old/kube/api-request.ts";
 
 /** A request of the script. */
 export interface LineRequest extends Omit<ApiRequest, "signal" | "timeoutMs"> {

@@ -4,9 +4,9 @@ import {
   DENIAL_MESSAGE_EXPRESSION,
   FROZEN_EXPRESSION,
   STORAGE_CHANGED_EXPRESSION,
-} from "../../../src/freeze/freeze-cel.ts";
-import { denialMessage } from "../../../src/freeze/freeze-denial.ts";
-import { isFrozen } from "../../../src/freeze/freeze-rule.ts";
+} from "../../../src/old/freeze/freeze-cel.ts";
+import { denialMessage } from "../../../src/old/freeze/freeze-denial.ts";
+import { isFrozen } from "../../../src/old/freeze/freeze-rule.ts";
 import { forbidden, internalError, Refusal } from "./answers.ts";
 import { type AdmissionOperation, type Hook, isMatched, type ServerContext } from "./context.ts";
 import { jsonPatched } from "./documents.ts";

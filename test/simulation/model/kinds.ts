@@ -1,5 +1,5 @@
 import { type CustomResourceDefinition, storageVersionHashOf } from "../../../src/api/crd.ts";
-import { apiVersionOf } from "../../../src/kube/resources.ts";
+import { apiVersionOf } from "../../../src/old/kube/resources.ts";
 import { type EtcdEntry, type Fields, isSame } from "./etcd.ts";
 
 /** What a path of the API names. */

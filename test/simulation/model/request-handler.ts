@@ -1,4 +1,4 @@
-import { apiVersionOf } from "../../../src/kube/resources.ts";
+import { apiVersionOf } from "../../../src/old/kube/resources.ts";
 import {
   errorAnswer,
   forbidden,

@@ -1,6 +1,6 @@
-import { ApiClient } from "../../../src/kube/client.ts";
-import { ClusterConfig } from "../../../src/kube/connect/cluster-config.ts";
-import { Transport } from "../../../src/kube/transport.ts";
+import { ApiClient } from "../../../src/old/kube/client.ts";
+import { ClusterConfig } from "../../../src/old/kube/connect/cluster-config.ts";
+import { Transport } from "../../../src/old/kube/transport.ts";
 import type { Random } from "../../chaos/random.ts";
 import type { ModelAnswer, ModelRequest, WebhookAnswer } from "../model/answers.ts";
 import { configHashOf, type Encryption } from "../model/context.ts";

@@ -1,4 +1,4 @@
-import { apiVersionOf } from "../../../src/kube/resources.ts";
+import { apiVersionOf } from "../../../src/old/kube/resources.ts";
 import type { Encryption } from "../model/context.ts";
 import { BUILT_INS, type BuiltIn, type Release, RELEASE_1_37 } from "../model/kinds.ts";
 import type { KindPlan, Plan } from "../plan.ts";

@@ -1,4 +1,4 @@
-import type { Carrier } from "../../../src/kube/connect/sessions.ts";
+import type { Carrier } from "../../../src/old/kube/connect/sessions.ts";
 import type { ModelAnswer, ModelRequest, WatchSink } from "../model/answers.ts";
 import type { SimProcess } from "./process.ts";
 import type { Schedule } from "./schedule.ts";

@@ -1,6 +1,6 @@
 import { CONTROLLER_LEASE } from "../../../src/api/migration.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
-import { CHECKPOINT_ANNOTATION } from "../../../src/lease/run-lease.ts";
+import { CHECKPOINT_ANNOTATION } from "../../../src/old/lease/run-lease.ts";
 import type { ModelRequest } from "../model/answers.ts";
 import { groupOf, resourcePathOf } from "../model/kinds.ts";
 

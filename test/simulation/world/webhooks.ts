@@ -1,5 +1,5 @@
 import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
-import { freezeVerdict } from "../../../src/freeze/freeze-rule.ts";
+import { freezeVerdict } from "../../../src/old/freeze/freeze-rule.ts";
 import { webhookConfigurationOf } from "../../../src/webhook/webhook-configuration.ts";
 import type { WebhookAnswer } from "../model/answers.ts";
 import type { SimWebhook } from "./cluster.ts";

@@ -1,7 +1,7 @@
 import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
-import type { RunSettings } from "../../../src/migrator/assemble-run.ts";
-import { collectionPath, CRDS, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/resources.ts";
+import type { RunSettings } from "../../../src/old/migrator/assemble-run.ts";
+import { collectionPath, CRDS, WEBHOOK_CONFIGURATIONS } from "../../../src/old/kube/resources.ts";
 import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
 import { currentWriter } from "./api-server.ts";
 import { SimCluster } from "./cluster.ts";

@@ -4,8 +4,8 @@ import {
   OWNER_ANNOTATION,
   STORAGE_MIGRATING_CONDITION,
 } from "../../../../src/api/names.ts";
-import { freezePolicyOf } from "../../../../src/freeze/freeze-policy.ts";
-import { labelChangePatch, storageChangePatch } from "../../../../src/freeze/freeze-probe.ts";
+import { freezePolicyOf } from "../../../../src/old/freeze/freeze-policy.ts";
+import { labelChangePatch, storageChangePatch } from "../../../../src/old/freeze/freeze-probe.ts";
 import {
   ACCEPT_METADATA,
   APPLY_PATCH,
@@ -14,7 +14,7 @@ import {
   POLICIES,
   POLICY_BINDINGS,
   WEBHOOK_CONFIGURATIONS,
-} from "../../../../src/kube/resources.ts";
+} from "../../../../src/old/kube/resources.ts";
 import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Play, Scenario } from "../play.ts";
 import {

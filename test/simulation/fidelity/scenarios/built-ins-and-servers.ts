@@ -1,5 +1,5 @@
 import { FORCE_ANNOTATION, HASH_ANNOTATION } from "../../../../src/api/names.ts";
-import { serverIdHashOf } from "../../../../src/apiservers/encryption-agreement.ts";
+import { serverIdHashOf } from "../../../../src/old/apiservers/encryption-agreement.ts";
 import { shippedCrds } from "../../../../src/initializer/shipped-crds.ts";
 import {
   ACCEPT_METADATA,
@@ -9,7 +9,7 @@ import {
   objectPath,
   type Resource,
   SECRETS,
-} from "../../../../src/kube/resources.ts";
+} from "../../../../src/old/kube/resources.ts";
 import { manifestOf } from "../../../../src/migrations/manifest.ts";
 import type { Play, Scenario } from "../play.ts";
 import {

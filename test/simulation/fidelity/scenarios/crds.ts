@@ -1,5 +1,5 @@
 import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../../src/api/names.ts";
-import { ACCEPT_METADATA_LIST } from "../../../../src/kube/resources.ts";
+import { ACCEPT_METADATA_LIST } from "../../../../src/old/kube/resources.ts";
 import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Scenario } from "../play.ts";
 import {

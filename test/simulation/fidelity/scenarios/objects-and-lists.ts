@@ -1,4 +1,4 @@
-import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, JSON_PATCH, MERGE_PATCH } from "../../../../src/kube/resources.ts";
+import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, JSON_PATCH, MERGE_PATCH } from "../../../../src/old/kube/resources.ts";
 import type { Play, Scenario } from "../play.ts";
 import {
   apply,

@@ -4,7 +4,7 @@ import {
   LEASES,
   objectPath,
   WEBHOOK_CONFIGURATIONS,
-} from "../../../../src/kube/resources.ts";
+} from "../../../../src/old/kube/resources.ts";
 import { GROUP } from "../../../integration/crd-fixture.ts";
 import type { Scenario } from "../play.ts";
 import { apply, changeStorage, createObjects, createSubject, get, merge, post, remove, stateOf } from "../requests.ts";
