@@ -30,10 +30,22 @@ OLDEST_KUBERNETES := 1.32.9
 
 .PHONY: test-long
 test-long: $(TAP_BUILT) ## What takes hours: random seeds, long chaos, cert-manager, Helm, CBOR, the oldest Kubernetes, 20,000 simulated clusters
-	@node test/run-tests.ts long
-	@CHAOS=long node test/run-tests.ts $(wildcard test/chaos/*.test.ts)
+	@$(MAKE) --no-print-directory --keep-going long-files long-chaos long-unit long-cbor long-oldest long-seeds
+
+# One of them that fails keeps the others from nothing.
+.PHONY: long-files long-chaos long-unit long-cbor long-oldest long-seeds
+LONG = CHAOS=long TEST_SEED=$(or $(TEST_SEED),$(shell od -An -N3 -tu4 /dev/urandom | tr -d ' '))
+long-files:
+	@$(LONG) node test/run-tests.ts long
+long-chaos:
+	@$(LONG) node test/run-tests.ts $(wildcard test/chaos/*.test.ts)
+long-unit:
+	@$(LONG) node test/run-tests.ts unit
+long-cbor:
 	@KSVM_TEST_FEATURE_GATES=CBORServingAndStorage=true node test/run-tests.ts $(CBOR_FILES)
+long-oldest:
 	@KUBERNETES_VERSION=$(OLDEST_KUBERNETES) node test/run-tests.ts cluster
+long-seeds:
 	@$(MAKE) --no-print-directory simulate SEEDS=20000 FROM=$$(node -p 'Math.ceil(Math.random() * 1e9)')
 
 # Variables of make become flags: SEEDS=1000 is --seeds '1000'.

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
-import { issueSelfSigned } from "../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../test/certs/self-signed.ts";
 import { renderTable } from "../src/cli/render/render-table.ts";
 import { programVersion } from "../src/cli/shared/version.ts";
 import { freePorts } from "../test/control-plane/ports.ts";

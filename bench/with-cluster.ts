@@ -34,7 +34,7 @@ export async function withCluster(
     const cluster = new Cluster(controlPlane);
     // Raced, because not every wait in there knows the signal; what goes on fails once the API server is gone.
     await Promise.race([work(cluster, signal), rejectionOf(signal)]);
-    await cluster.api.transport.close();
+    await cluster.close();
   } finally {
     clearTimeout(timer);
     // Where one part has failed, others may still be at work.

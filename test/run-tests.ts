@@ -1,8 +1,8 @@
-import { randomInt } from "node:crypto";
 import { globSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { dirname, join, matchesGlob, relative, resolve } from "node:path";
 
+import { IS_LONG } from "./chaos/random.ts";
 import { ensureBinaries } from "./control-plane/binaries.ts";
 import { SharedControlPlanes } from "./control-plane/shared.ts";
 import { needOf } from "./needs.ts";
@@ -14,8 +14,8 @@ const ROOT = join(import.meta.dirname, "..");
 
 /** The first pattern that matches a file is its kind. Everything else is a unit test, so that no folder is forgotten. */
 const KINDS = {
-  long: "test/{long,installed,engine}/**",
-  cluster: "test/{control-plane,contract,integration,chaos,simulation/fidelity}/**",
+  long: "test/{long,installed}/**",
+  cluster: "test/{control-plane,contract,engine,integration,chaos,simulation/fidelity}/**",
   simulation: "test/simulation/**",
   docs: "test/docs/**",
   unit: "**",
@@ -58,17 +58,14 @@ function longestFirst(all: readonly string[]): readonly string[] {
 }
 
 function writeTimes(results: readonly FileResult[]): void {
-  const times = {
-    ...readTimes(),
-    ...Object.fromEntries(results.map(({ file, seconds }) => [file, Math.round(seconds)])),
-  };
+  // A file that failed, or was interrupted, may have ended early.
+  const passed = results.filter(({ isPassed }) => isPassed).map(({ file, seconds }) => [file, Math.round(seconds)]);
+  const times = { ...readTimes(), ...Object.fromEntries(passed) };
   mkdirSync(dirname(TIMES_FILE), { recursive: true });
   writeFileSync(TIMES_FILE, JSON.stringify(times));
 }
 
-const isLong = process.argv[2] === "long";
-const seed = isLong ? String(randomInt(2 ** 31)) : undefined;
-if (seed !== undefined) console.log(`seed: TEST_SEED=${process.env["TEST_SEED"] ?? seed}`);
+if (process.env["TEST_SEED"] !== undefined) console.log(`seed: TEST_SEED=${process.env["TEST_SEED"]}`);
 
 const shared = new SharedControlPlanes();
 const files = new TestFiles(
@@ -76,7 +73,6 @@ const files = new TestFiles(
   {
     // Tests start many processes, and compiling takes a third of what it costs to start one.
     NODE_COMPILE_CACHE: join(ROOT, ".cache/node-compile-cache"),
-    ...(seed === undefined ? {} : { TEST_SEED: seed }),
     ...process.env,
   },
   shared,
@@ -84,22 +80,21 @@ const files = new TestFiles(
 
 /** Five files at a time on two cores: they wait for API servers, and what computes fills those waits. */
 const CLUSTER_JOBS = 2 * availableParallelism() + 1;
-const TIMEOUT_S = isLong ? 3_600 : 900;
+const TIMEOUT_S = IS_LONG ? 3_600 : 900;
 
 async function runAll(chosen: readonly string[]): Promise<readonly FileResult[]> {
   const cluster = chosen.filter(isCluster);
   const others = chosen.filter((file) => !isCluster(file));
-  const timeoutSeconds = TIMEOUT_S;
   if (cluster.length > 0) {
     // Built here, so that minutes of compiling do not count against a test's timeout.
     await ensureBinaries(["etcd", "kubectl", "kube-apiserver", "kube-controller-manager"]);
   }
-  const clusterJobs = isLong ? 1 : Math.min(CLUSTER_JOBS, cluster.length);
+  const clusterJobs = IS_LONG ? 1 : Math.min(CLUSTER_JOBS, cluster.length);
   const both = await Promise.all([
-    files.run(longestFirst(cluster), { jobs: clusterJobs, timeoutSeconds }),
+    files.run(longestFirst(cluster), { jobs: clusterJobs, timeoutSeconds: TIMEOUT_S }),
     files.run(longestFirst(others), {
       jobs: availableParallelism(),
-      timeoutSeconds,
+      timeoutSeconds: TIMEOUT_S,
       niceness: cluster.length > 0 ? 19 : 0,
     }),
   ]);

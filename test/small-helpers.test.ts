@@ -2,8 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import tap from "tap";
 import { systemClock } from "../src/clock.ts";
 import { cutText } from "../src/cut-text.ts";
-import { SortedSet } from "../src/sorted-set.ts";
-import { randomFrom } from "./chaos/random.ts";
 
 await tap.test("cutText() leaves what fits, and says how much there was of the rest", async (t) => {
   t.equal(cutText("a".repeat(100), 100), "a".repeat(100));
@@ -20,29 +18,6 @@ await tap.test("cutText() cuts no character in two, wherever the cut falls", asy
     t.ok(cut.isWellFormed());
   }
   t.equal(cutText("\ud800", 100), "\ufffd", "an API server stores no half of a pair");
-});
-
-await tap.test("SortedSet keeps an order through thousands of changes", async (t) => {
-  const random = randomFrom(3);
-  const set = new SortedSet<number>((a, b) => a - b);
-  const known = new Set<number>();
-  for (let step = 0; step < 20_000; step++) {
-    const item = Math.floor(random() * 5_000);
-    if (random() < (step < 10_000 ? 0.3 : 0.7)) {
-      t.equal(set.delete(item), known.delete(item));
-    } else {
-      set.add(item);
-      known.add(item);
-    }
-    if (step % 2_000 === 0) {
-      const sorted = [...known].toSorted((a, b) => a - b);
-      t.same([...set], sorted);
-      t.equal(set.size, known.size);
-      t.equal(set.first, sorted[0]);
-    }
-  }
-  known.forEach((item) => set.delete(item));
-  t.same([[...set], set.size, set.first], [[], 0, undefined]);
 });
 
 // A timer of more than 24.8 days, 2³¹ - 1 ms, is over after 1 ms; two of them and 1 ms would be over after 3 ms.

@@ -16,7 +16,7 @@ const ALONE_MS = 15_000;
 const BUSY_PAIRS_PER_SECOND = 120;
 
 const KSVM = ksvm("ksvm");
-const FAST = ksvm("ksvm --priority=fast", ["--priority=fast"]);
+const FAST = ksvm("ksvm --priority=fast", []);
 const LOW = [1, 2].map((limit) => ksvm(`ksvm --max-in-flight=${limit}`, [`--max-in-flight=${limit}`]));
 
 export const POLITENESS: Part = {

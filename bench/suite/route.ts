@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../../test/certs/self-signed.ts";
 import type { Cluster } from "../../test/integration/cluster.ts";
 import { HelperProcess } from "./helper-process.ts";
 

@@ -72,8 +72,6 @@ export interface MigrationStatus {
   /** `metadata.generation` of the migration that this status is of; -1 where no replica has looked at it, by our CRD. */
   readonly observedGeneration?: number;
   readonly conditions?: readonly MigrationCondition[];
-  /** The resourceVersion of the list that the migration began with (DESIGN.md, step 4). */
-  readonly watermark?: string;
   readonly counts?: MigrationCounts;
   /** "migrated of all", for the printer column. */
   readonly progress?: string;

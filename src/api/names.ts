@@ -75,11 +75,5 @@ export const ATTEMPT_ANNOTATION = "ksvm.sigs.k8s.io/attempt";
 /** On a StorageVersionMigration, with the value `low`: it waits until no other one is pending. */
 export const PRIORITY_ANNOTATION = "ksvm.sigs.k8s.io/priority";
 
-/** On a StorageVersionMigration of a custom resource: `status.storedVersions` when it was created, with commas. */
-export const STORED_VERSIONS_ANNOTATION = "ksvm.sigs.k8s.io/stored-versions";
-
-/** On a StorageVersionMigration: `uid/resourceVersion` of the resource's StorageVersion before it began. */
-export const STORAGE_VERSION_ANNOTATION = "ksvm.sigs.k8s.io/storage-version";
-
 /** On a StorageState of a custom resource: `uid/generation/storedVersions` of its CRD when it was last looked at. */
 export const CRD_ANNOTATION = "ksvm.sigs.k8s.io/crd";

@@ -29,8 +29,6 @@ const MAX_REASON_LENGTH = 1_024;
 const MAX_MESSAGE_LENGTH = 32_768;
 /** Characters of a continue token that the controller writes down, as in our CRD: those of etcd have some hundreds. */
 export const MAX_TOKEN_LENGTH = 16_384;
-/** Characters of a watermark, as in our CRD: those of etcd have some twenty. */
-export const MAX_WATERMARK_LENGTH = 1_024;
 const MAX_NAME_LENGTH = 253;
 const MAX_IGNORED = 8;
 const STATUSES = ["True", "False", "Unknown"] as const;
@@ -136,7 +134,6 @@ function statusIn(value: unknown, onIgnored: OnIgnored): MigrationStatus | undef
     observedGeneration: read("observedGeneration", generationIn),
     conditions: conditionsIn(fields["conditions"], onIgnored),
     failures: failuresIn(fields["failures"], onIgnored),
-    watermark: read("watermark", (one) => textIn(one, MAX_WATERMARK_LENGTH)),
     crd: read("crd", (one) => textIn(one, MAX_NAME_LENGTH)),
     progress: read("progress", progressIn),
     counts: read("counts", countsIn),

@@ -19,7 +19,7 @@ export interface Agreement {
   readonly agreed: ReadonlyMap<string, AgreedResource>;
   /** Why API servers do not store a resource in the same way, by `plural.group`. */
   readonly disagreements: ReadonlyMap<string, string>;
-  readonly answers: Answers<unknown>;
+  readonly answers: Answers<ReadonlyMap<string, AgreedResource>>;
 }
 
 /**
@@ -94,7 +94,7 @@ async function discovered(
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/api/apiserverinternal/v1alpha1/types.go
  */
-interface StorageVersion extends KubeObject {
+export interface StorageVersion extends KubeObject {
   readonly status?: {
     readonly commonEncodingVersion?: string;
     readonly storageVersions?: readonly { readonly apiServerID: string; readonly encodingVersion: string }[] | null;

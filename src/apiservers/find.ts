@@ -111,32 +111,33 @@ async function find(
   }
   const found = new Map<string, Instance>();
   const silent: string[] = [];
-  let knownInARow = 0;
-  const connectTo = async (address: string): Promise<void> => {
-    knownInARow++;
+  /** @returns whether it led to one that was not known */
+  const connectTo = async (address: string): Promise<boolean> => {
     const connection = new Connection();
     try {
       const instance = client.over(connection, address);
       const started = await startTime(instance, signal);
-      if (found.has(started)) return connection.end();
-      found.set(started, { client: instance, connection, started });
-      knownInARow = 0;
+      if (!found.has(started)) {
+        found.set(started, { client: instance, connection, started });
+        return true;
+      }
+      connection.end();
     } catch (error) {
       connection.end();
       signal.throwIfAborted();
       if (error instanceof KsvmError && !(error instanceof ApiError)) throw error;
       silent.push(`${address} (${messageOf(error).slice(0, 200)})`);
     }
+    return false;
   };
   let isSampled = false;
   try {
     await Promise.all(addresses.map(connectTo));
     // A proxy of HTTP, whose address has a path, may choose an API server for each request.
     const mayBalance = endpoints === undefined && new URL(client.address).pathname === "/";
-    knownInARow = 0;
-    while (mayBalance && found.size < wanted && knownInARow < KNOWN_IN_A_ROW) {
+    for (let known = 0; mayBalance && found.size < wanted && known < KNOWN_IN_A_ROW; known++) {
       isSampled = true;
-      await connectTo(client.address);
+      if (await connectTo(client.address)) known = -1;
     }
     if (found.size < wanted) throw missing({ leases, wanted, found: found.size, silent });
   } catch (error) {

@@ -1,9 +1,9 @@
 import type { X509Certificate } from "node:crypto";
-import { WEBHOOK_NAME } from "../api/names.ts";
+import { WEBHOOK_NAME } from "../freeze/rule.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../kube/objects.ts";
 import type { ApiClient, KubeObject } from "../old/kube/client.ts";
-import { APPLY_PATCH, WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
-import { isValidAt, periodOf } from "../serving/validity-period.ts";
-import { CA_BUNDLE_FIELD_MANAGER } from "../webhook/bundle-ownership.ts";
+import { isValidAt, periodOf } from "../serving/certificates.ts";
+import { CA_BUNDLE_FIELD_MANAGER } from "../webhook/webhook-configuration.ts";
 import { certificatesIn, decoded, KEYS, type SecretObject } from "./secret-contents.ts";
 
 /** A ValidatingWebhookConfiguration, as far as certificates go. */
@@ -66,7 +66,8 @@ const MAX_KEPT_BYTES = 8_192;
 
 /**
  * The CAs of a published `caBundle` that are none of our own: they may have signed what replicas serve.
- * @param times the same moment by each clock, in milliseconds since the Unix epoch; a CA counts that is valid by one of them
+ * @param times the same moment by each clock, in milliseconds since the Unix epoch; a CA counts that is valid by one of
+ *   them
  */
 export function casBesides(
   published: string | undefined,
@@ -93,22 +94,28 @@ function isAmong(cas: readonly X509Certificate[], ca: X509Certificate): boolean 
   return cas.some(({ fingerprint256 }) => fingerprint256 === ca.fingerprint256);
 }
 
-/** Reads the configuration, `undefined` where it is not installed. @throws {ApiError | TransportError} */
+/** The path of a ValidatingWebhookConfiguration, whose name is a user's choice. */
+export function configurationPath(name: string): string {
+  return `${WEBHOOK_CONFIGURATIONS}/${encodeURIComponent(name)}`;
+}
+
+/** Reads the configuration, `undefined` where it is not installed. @throws {ApiError} */
 export function findConfiguration(
-  client: ApiClient,
+  { kube }: ApiClient,
   name: string,
   signal: AbortSignal,
 ): Promise<BundleHolder | undefined> {
-  return client.find<BundleHolder>(WEBHOOK_CONFIGURATIONS, { name }, { signal });
+  return kube.find<BundleHolder>(configurationPath(name), { signal });
 }
 
 /**
- * Writes the caBundle of our webhook on top of the configuration that was read. Read the configuration before the Secret:
- * then a writer that stands still between reading the Secret and this write finds out here that another one continued.
+ * Writes the caBundle of our webhook on top of the configuration that was read. Read the configuration before the
+ * Secret: then a writer that stands still between reading the Secret and this write finds out here that another one
+ * continued.
  * @throws {ApiError} Conflict if the configuration changed in between.
  */
 export async function publishBundle(
-  client: ApiClient,
+  { kube }: ApiClient,
   configuration: BundleHolder,
   caBundle: string,
   signal: AbortSignal,
@@ -121,6 +128,6 @@ export async function publishBundle(
     metadata: { name, uid, resourceVersion },
     webhooks: [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }],
   };
-  const options = { fieldManager: CA_BUNDLE_FIELD_MANAGER, force: true, signal };
-  await client.patch(WEBHOOK_CONFIGURATIONS, { name }, { type: APPLY_PATCH, body }, options);
+  const options = { fieldManager: CA_BUNDLE_FIELD_MANAGER, signal };
+  await kube.apply(configurationPath(name), body, options);
 }

@@ -3,7 +3,7 @@ import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import type { ApiClient } from "../old/kube/client.ts";
 import { findConfiguration, publishedBundleOf, trustsAll } from "./ca-bundle.ts";
-import { periodOf } from "../serving/validity-period.ts";
+import { periodOf } from "../serving/certificates.ts";
 import { brokenReason, renewalTimeOf } from "./rotation-plan.ts";
 import { contentsOf, factsOf, type SecretContents } from "./secret-contents.ts";
 import { readSecret } from "./secret-store.ts";

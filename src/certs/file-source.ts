@@ -4,8 +4,7 @@ import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../clock.ts";
 import type { ServerClock } from "../old/kube/server-clock.ts";
-import type { ServingPair } from "../webhook/serving-certificate.ts";
-import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
+import type { CertificateSource, ServingPair, SourceOptions } from "../webhook/serving-certificate.ts";
 
 /** Options of {@link FileSource}. */
 export interface FileSourceOptions extends SourceOptions {
@@ -25,8 +24,8 @@ const HALF_CHANGED_MS = 1_000;
 const HALF_CHANGED_TRIES = 4;
 
 /**
- * A pair of files, such as a mounted Secret. Event and poll together: file events do not come from every file system, and
- * the kubelet swaps a symlink beside the files (`..data`), which watches of the files themselves do not see.
+ * A pair of files, such as a mounted Secret. Event and poll together: file events do not come from every file system,
+ * and the kubelet swaps a symlink beside the files (`..data`), which watches of the files themselves do not see.
  */
 export class FileSource implements CertificateSource {
   readonly #options: FileSourceOptions;

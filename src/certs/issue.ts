@@ -2,8 +2,8 @@ import { randomBytes, sign } from "node:crypto";
 import { isIP } from "node:net";
 import { promisify } from "node:util";
 import forge from "node-forge";
-import { BACKDATE_MS } from "./lifetimes.ts";
-import { type ValidityPeriod, whyInvalidAt } from "../serving/validity-period.ts";
+import { type ValidityPeriod, whyInvalidAt } from "../serving/certificates.ts";
+import { BACKDATE_MS } from "./rotation-plan.ts";
 
 /** PEM texts of a certificate and its key. */
 export interface IssuedPair {
@@ -47,9 +47,9 @@ export interface ServingOptions extends Validity {
 type Extension = Readonly<Record<string, unknown>>;
 
 /**
- * Issues a CA that signs itself: RSA 2048, SHA-256, with what RFC 5280 asks of it (section 4.2.1: basic constraints, key
- * usage, subject and authority key identifiers). It may sign no further CA (path length 0). Its name is its own, so that
- * a bundle of two CAs leaves no verifier in doubt which of them signed.
+ * Issues a CA that signs itself: RSA 2048, SHA-256, with what RFC 5280 asks of it (section 4.2.1: basic constraints,
+ * key usage, subject and authority key identifiers). It may sign no further CA (path length 0). Its name is its own, so
+ * that a bundle of two CAs leaves no verifier in doubt which of them signed.
  * @throws {RangeError} where the lifetime is not positive.
  */
 export async function issueCa(validity: Validity): Promise<IssuedPair> {
@@ -71,7 +71,8 @@ export async function issueCa(validity: Validity): Promise<IssuedPair> {
 
 /**
  * Issues a serving certificate: RSA 2048, SHA-256, for TLS servers only, valid no longer than its CA.
- * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired or is not valid yet by both clocks.
+ * @throws {RangeError} where the lifetime is not positive, no name is given, or the CA has expired or is not valid yet
+ *   by both clocks.
  * @throws {Error} of node-forge or node:crypto where the CA cannot be read.
  */
 export async function issueServing(options: ServingOptions): Promise<IssuedPair> {

@@ -1,8 +1,6 @@
 import { LoopPace } from "../old/retry/loop-pace.ts";
 import { Waker } from "../old/retry/waker.ts";
-import { ensureCertificates } from "./ensure.ts";
-import type { EnsureOptions, EnsureResult } from "./ensure-options.ts";
-import { WaitClock } from "./wait-clock.ts";
+import { ensureCertificates, type EnsureOptions, type EnsureResult, WaitClock } from "./ensure.ts";
 
 /** The certificates are looked at this often, in milliseconds. */
 const KEEP_INTERVAL_MS = 3_600_000;
@@ -10,10 +8,10 @@ const KEEP_INTERVAL_MS = 3_600_000;
 const MIN_INTERVAL_MS = 5_000;
 
 /**
- * Makes the first certificates, and keeps them valid, at once and every hour, until the signal is aborted: the leader's part, beside the
- * CronJob, so that a cluster whose CronJobs are suspended keeps going. A rotation that has to wait goes on when the wait is
- * over. What fails is logged and tried again. Where a replica sees that the Secret has lost its certificates, they are looked at
- * at once.
+ * Makes the first certificates, and keeps them valid, at once and every hour, until the signal is aborted: the leader's
+ * part, beside the CronJob, so that a cluster whose CronJobs are suspended keeps going. A rotation that has to wait
+ * goes on when the wait is over. What fails is logged and tried again. Where a replica sees that the Secret has lost
+ * its certificates, they are looked at at once.
  */
 export async function keepCertificates(
   options: Omit<EnsureOptions, "rotateNow" | "wait" | "waits"> & {

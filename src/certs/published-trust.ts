@@ -1,9 +1,9 @@
 import type { Logger } from "pino";
-import { WEBHOOK_NAME } from "../api/names.ts";
 import { NewestSeen } from "../api/newest-seen.ts";
+import { WEBHOOK_NAME } from "../freeze/rule.ts";
 import type { ServingCertificate } from "../webhook/serving-certificate.ts";
 import { type BundleHolder, publishedBundleOf } from "./ca-bundle.ts";
-import { purposeProblemOf } from "../serving/serving-purpose.ts";
+import { purposeProblemOf } from "../serving/certificates.ts";
 import { distrustOf } from "./trust-chain.ts";
 
 /** What a {@link PublishedTrust} needs. */
@@ -16,7 +16,10 @@ export interface PublishedTrustOptions {
   readonly isBundleOptional: boolean;
   /** The DNS name or IP address by which API servers call. */
   readonly serverName: string;
-  /** The same moment by every clock that is known, in milliseconds since the Unix epoch: where one is wrong, no replica is to be lost. */
+  /**
+   * The same moment by every clock that is known, in milliseconds since the Unix epoch: where one is wrong, no replica
+   * is to be lost.
+   */
   readonly times: () => readonly number[];
   readonly logger: Logger;
 }
@@ -24,10 +27,10 @@ export interface PublishedTrustOptions {
 const CONFIGURATION = `ValidatingWebhookConfiguration "${WEBHOOK_NAME}"`;
 
 /**
- * Whether a webhook configuration was read from the API server whose caBundle trusts the certificate that is served, which has to be
- * valid for the name by which API servers call.
- * Once that was so it stays so: if every replica took itself out of the Service because another client emptied the caBundle, or
- * while a rotation is under way, that would be an outage of its own.
+ * Whether a webhook configuration was read from the API server whose caBundle trusts the certificate that is served,
+ * which has to be valid for the name by which API servers call. Once that was so it stays so: if every replica took
+ * itself out of the Service because another client emptied the caBundle, or while a rotation is under way, that would
+ * be an outage of its own.
  */
 export class PublishedTrust {
   readonly #options: PublishedTrustOptions;
@@ -49,7 +52,8 @@ export class PublishedTrust {
   /**
    * Takes note of the configuration as it was read; `undefined` where there is none.
    *
-   * @param sentAfter as in {@link NewestSeen.take}: where etcd was restored from a backup, what is read from it is older
+   * @param sentAfter as in {@link NewestSeen.take}: where etcd was restored from a backup, what is read from it is
+   *   older
    */
   saw(configuration: BundleHolder | undefined, sentAfter?: string): void {
     if (!this.#newest.take(configuration?.metadata.resourceVersion, sentAfter)) {

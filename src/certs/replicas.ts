@@ -2,9 +2,10 @@ import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { connect } from "node:tls";
 import { messageOf } from "../errors.ts";
+import { unlessForbidden } from "../kube/errors.ts";
 import type { ApiClient } from "../old/kube/client.ts";
-import { allItemsOf, type ListAnswer } from "../old/kube/listed-items.ts";
-import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
+import type { EnsureOptions } from "./ensure.ts";
+import { isIssuedBy } from "./secret-contents.ts";
 import { serverNameOf, type ServiceNames } from "./service-names.ts";
 
 /** Where a replica listens. */
@@ -20,7 +21,7 @@ export interface ReplicaAddress {
 export type ServedBy = (address: ReplicaAddress, serverName: string, signal: AbortSignal) => Promise<X509Certificate>;
 
 /** What the replicas serve. */
-export interface ReplicaReport {
+interface ReplicaReport {
   /** Those that serve another certificate, for a user. */
   readonly others: readonly string[];
   /** Those that could not be asked, with the reason. */
@@ -28,11 +29,13 @@ export interface ReplicaReport {
 }
 
 interface EndpointSlice {
-  readonly endpoints?: readonly {
-    readonly addresses: readonly string[];
-    readonly conditions?: { readonly serving?: boolean };
-  }[];
-  readonly ports?: readonly { readonly port?: number }[];
+  readonly endpoints?:
+    | readonly {
+        readonly addresses: readonly string[];
+        readonly conditions?: { readonly serving?: boolean };
+      }[]
+    | null;
+  readonly ports?: readonly { readonly port?: number }[] | null;
 }
 
 /** A replica that does not end a TLS handshake within this time is not reachable from here, in milliseconds. */
@@ -41,19 +44,17 @@ const HANDSHAKE_TIMEOUT_MS = 5_000;
 /**
  * The replicas that the Service sends requests to, by its EndpointSlices; those that end and still serve included.
  * `undefined` where the authorizer says that the user may not read them.
- * @throws {ApiError | TransportError}; {DoubtfulAnswer} where the answer is no list, or a 403 that a proxy gave.
+ * @throws {ApiError}
  */
 export async function findReplicas(
-  client: ApiClient,
+  { kube }: ApiClient,
   { namespace, service }: ServiceNames,
   signal: AbortSignal,
 ): Promise<readonly ReplicaAddress[] | undefined> {
   const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`;
   const query = { labelSelector: `kubernetes.io/service-name=${service}` };
-  const answer = await unlessForbidden(() =>
-    client.transport.request<ListAnswer<EndpointSlice>>({ method: "GET", path, query, signal }),
-  );
-  return answer && allItemsOf(answer.body, path).flatMap(addressesOf);
+  const slices = await unlessForbidden(kube.list<EndpointSlice>(path, { query, signal }));
+  return slices?.items.flatMap(addressesOf);
 }
 
 /** The serving addresses of one slice; its only port is the webhook's. */
@@ -64,8 +65,30 @@ function addressesOf({ endpoints, ports }: EndpointSlice): readonly ReplicaAddre
     .flatMap(({ addresses }) => (port === undefined ? [] : addresses.map((host) => ({ host, port }))));
 }
 
+/**
+ * The replicas that are known to serve a certificate of another CA than this one. For those that cannot be asked the
+ * dwell time stands.
+ * @throws as `findReplicas()`
+ */
+export async function othersThan(
+  ca: X509Certificate | undefined,
+  { client, logger, servedBy, settings, signal }: EnsureOptions,
+): Promise<readonly string[]> {
+  const addresses = settings.replicaEndpoints ?? (await findReplicas(client, settings, signal));
+  if (addresses === undefined || ca === undefined) {
+    logger.warn("Cannot list the replicas of the webhook, so only the dwell time stands for them");
+    return [];
+  }
+  const isCurrent = (certificate: X509Certificate): boolean => isIssuedBy(certificate, ca);
+  const { others, unasked } = await askReplicas(addresses, { names: settings, isCurrent, servedBy, signal });
+  if (unasked.length > 0) {
+    logger.warn({ unasked }, "Cannot ask some replicas of the webhook, so only the dwell time stands for them");
+  }
+  return others;
+}
+
 /** Asks each replica whether what it serves is current. */
-export async function askReplicas(
+async function askReplicas(
   addresses: readonly ReplicaAddress[],
   options: {
     readonly names: ServiceNames;

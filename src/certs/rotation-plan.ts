@@ -1,6 +1,5 @@
-import { isValidAt, type ValidityPeriod } from "../serving/validity-period.ts";
-import { doClocksAgree, MAX_CLOCK_SKEW_MS } from "./clock-skew.ts";
-import { type DueStep, type Judgement, type RotationStep, stepByTwoClocks } from "./rotation-step.ts";
+import { KsvmError } from "../errors.ts";
+import { isValidAt, type ValidityPeriod } from "../serving/certificates.ts";
 
 /** What the plan takes of a certificate. */
 export interface CertificateFacts extends ValidityPeriod {
@@ -28,9 +27,25 @@ export interface StoredFacts {
     | undefined;
   /** Since when every API server has shown the bundle with the next CA in it, by the API server's clock. */
   readonly seenAt: number | undefined;
-  /** Since when at least the serving certificate of the CA that signs has been in the Secret, by the API server's clock. */
+  /**
+   * Since when at least the serving certificate of the CA that signs has been in the Secret, by the API server's clock.
+   */
   readonly switchedAt: number | undefined;
 }
+
+/** Certificates are valid from this many milliseconds before `now`, for machines whose clocks lag behind. */
+export const BACKDATE_MS = 5 * 60_000;
+
+const DAY_MS = 86_400_000;
+
+/** The default of `--ca-lifetime`, in milliseconds: a year. */
+export const DEFAULT_CA_LIFETIME_MS = 365 * DAY_MS;
+
+/** The default of `--serving-lifetime`, in milliseconds: 90 days, which fit into the last third of the CA's year. */
+export const DEFAULT_SERVING_LIFETIME_MS = 90 * DAY_MS;
+
+/** How long API servers and replicas may take to follow by default, in milliseconds. */
+export const DEFAULT_FOLLOW_TIMEOUT_MS = 300_000;
 
 /** The default of `--renew-before`: the last third of a certificate's lifetime. */
 export const DEFAULT_RENEW_BEFORE = 1 / 3;
@@ -47,28 +62,66 @@ export interface RotationTiming {
   readonly renewBefore: number;
   /** Milliseconds between the moment when every API server has shown the new bundle and the use of the new CA. */
   readonly apiServerDwellMs: number;
-  /**
-   * For how long an API server that has begun to end takes requests, in milliseconds (`--shutdown-delay`): one that had before all of them were asked
-   * is not asked, and may be behind. @default 0
-   */
-  readonly shutdownDelayMs?: number;
   /** Milliseconds between the change of the serving certificate and the end of the trust in the old CA. */
   readonly replicaDwellMs: number;
 }
+
+/**
+ * What is to be done next.
+ *
+ * - `create`: issue a CA and a serving certificate; nothing that is there can be trusted
+ * - `introduceCa`: issue the next CA and add it to the bundle
+ * - `proveSeen`: ask every API server for the bundle, then note when
+ * - `switchCa`: issue the serving certificate from the next CA, which signs from now on
+ * - `noteSwitched`: note that this has been read, so that it was written before
+ * - `proveServed`: ask every replica what it serves
+ * - `dropOldCas`: leave only the CA that signs in the bundle
+ * - `renewServing`: issue a serving certificate from the CA that signs
+ * - `wait`: nothing before a moment
+ * - `nothing`: nothing before a moment
+ * - `clocksDisagree`: nothing, since the step that is due rests on a clock, and it is not known which of two is right
+ */
+export type RotationStep =
+  | (DueStep & {
+      /** Where two clocks disagree. @default they agree, or nothing that is in use rests on them */
+      readonly clocks?: TwoClocks;
+    })
+  | { readonly type: "clocksDisagree"; readonly due: DueStep["type"] };
+
+/** The same moment by two clocks, in milliseconds since the Unix epoch, one of which is wrong. */
+export interface TwoClocks {
+  /** By the clock that the step was planned with. */
+  readonly now: number;
+  readonly otherNow: number;
+  /** Whether API servers accept what is served now by the other clock as well. */
+  readonly isOtherInForce: boolean;
+}
+
+/** What may be due by one clock. */
+type DueStep =
+  | { readonly type: "create" | "introduceCa" | "renewServing"; readonly reason: string }
+  | { readonly type: "switchCa" | "dropOldCas" }
+  | { readonly type: "proveSeen" | "noteSwitched" | "proveServed" }
+  | { readonly type: "wait"; readonly until: number; readonly for: "API servers" | "replicas" }
+  | { readonly type: "nothing"; readonly until: number };
 
 /** What {@link nextStep} decides on. */
 export interface RotationInput extends RotationTiming {
   /** `undefined` where there is no Secret, or nothing in it. */
   readonly stored: StoredFacts | undefined;
   /**
-   * The API server's clock, in milliseconds since the Unix epoch: API servers are who judges certificates in the end. This machine's clock where the API server did not tell its own.
+   * The API server's clock, in milliseconds since the Unix epoch: API servers are who judges certificates in the end.
+   * This machine's clock where the API server did not tell its own.
    */
   readonly now: number;
-  /** How far this machine's clock is ahead of the API server's, in milliseconds; negative where it is behind, 0 where that is unknown. */
+  /**
+   * How far this machine's clock is ahead of the API server's, in milliseconds; negative where it is behind, 0 where
+   * that is unknown.
+   */
   readonly clockSkewMs: number;
   /**
-   * The time that a wait is counted by, which one process begins and another may end: {@link now}, or where the moment that it began
-   * at was noted by an API server with another clock, that clock, as far as the monotonic one can tell.
+   * The time that a wait is counted by, which one process begins and another may end: {@link now}, or where the moment
+   * that it began at was noted by an API server with another clock, that clock, as far as the monotonic one can tell.
    */
   readonly waitNow: number;
   /** The webhook configuration had lost part of the bundle a moment ago. */
@@ -99,7 +152,8 @@ interface Judging extends RotationInput {
 
 /**
  * The next step of a rotation with overlap: a new CA joins the bundle, every API server has seen it, then the serving
- * certificate changes, then the old CA leaves. Any replica that holds the Secret can take it, whichever took the one before.
+ * certificate changes, then the old CA leaves. Any replica that holds the Secret can take it, whichever took the one
+ * before.
  */
 export function nextStep(input: RotationInput): RotationStep {
   const { stored, now, clockSkewMs } = input;
@@ -147,7 +201,10 @@ export function brokenReason(stored: StoredFacts, now: number): string | undefin
   return unusableReason(stored) ?? invalidReason(stored, now);
 }
 
-/** Whether replicas turn down what is stored, and go on serving what they had: API servers do not accept it, or not by each name. */
+/**
+ * Whether replicas turn down what is stored, and go on serving what they had: API servers do not accept it, or not by
+ * each name.
+ */
 export function isTurnedDown(stored: StoredFacts | undefined, now: number): boolean {
   return stored === undefined || turnedDownReason(stored, now) !== undefined;
 }
@@ -193,9 +250,9 @@ function canSign({ signer }: StoredFacts, now: number): boolean {
 }
 
 /**
- * Whether the serving certificate would end before the rotation does, as where an API server does not show the new CA for weeks: in the last half of the
- * time in which it is renewed, the CA that signs still renews it, as long as that CA is valid for longer. Not where two clocks disagree: a step towards the next
- * CA takes away less.
+ * Whether the serving certificate would end before the rotation does, as where an API server does not show the new CA
+ * for weeks: in the last half of the time in which it is renewed, the CA that signs still renews it, as long as that CA
+ * is valid for longer. Not where two clocks disagree: a step towards the next CA takes away less.
  */
 function isHeldUp({ serving, signer }: StoredFacts, { clockSkewMs, renewBefore, judgedAt }: Judging): boolean {
   return (
@@ -212,13 +269,13 @@ function stepTowardsNext({ seenAt }: StoredFacts, input: RotationInput): DueStep
   if (seenAt === undefined || isFromFuture(seenAt, input) || input.drifted) {
     return { type: "proveSeen" };
   }
-  const until = seenAt + Math.max(input.apiServerDwellMs, input.shutdownDelayMs ?? 0);
+  const until = seenAt + input.apiServerDwellMs;
   return input.waitNow < until ? { type: "wait", until, for: "API servers" } : { type: "switchCa" };
 }
 
 /**
- * A clock that was ahead noted it, further than two API servers' clocks can be apart which both agree with the one of a machine: the
- * wait would not end for as long as that clock was ahead.
+ * A clock that was ahead noted it, further than two API servers' clocks can be apart which both agree with the one of a
+ * machine: the wait would not end for as long as that clock was ahead.
  */
 function isFromFuture(stamp: number, { now }: RotationInput): boolean {
   return stamp > now + 2 * MAX_CLOCK_SKEW_MS;
@@ -281,4 +338,92 @@ function stepAwayFromOld({ switchedAt }: StoredFacts, input: RotationInput): Due
 function nextRenewalOf({ signer, serving }: StoredFacts, renewBefore: number): number {
   const times = [signer, serving].flatMap((facts) => (facts === undefined ? [] : renewalTimeOf(facts, renewBefore)));
   return Math.min(...times);
+}
+
+/** What one of two clocks says. */
+interface Judgement {
+  readonly step: DueStep;
+  readonly now: number;
+  /** API servers accept what is served now. */
+  readonly isInForce: boolean;
+}
+
+/**
+ * What is done where two clocks disagree: only what both have due, in whatever form, and whichever of them is right it
+ * takes away nothing that is in force. By a clock that calls what is served invalid there is nothing to lose, so the
+ * other one's step is taken.
+ */
+function stepByTwoClocks(server: Judgement, local: Judgement): RotationStep {
+  const [first, second] = server.isInForce || !local.isInForce ? [server, local] : [local, server];
+  const step = second.isInForce ? leastOf(first.step, second.step) : first.step;
+  if (step !== undefined && step.type !== "nothing") {
+    return { ...step, clocks: { now: first.now, otherNow: second.now, isOtherInForce: second.isInForce } };
+  }
+  return isHarmless(server.step) ? server.step : { type: "clocksDisagree", due: server.step.type };
+}
+
+/**
+ * Which of two is done first, while what is served is in force by both clocks: a step before another one takes nothing
+ * away.
+ */
+const LEAST_FIRST: readonly DueStep["type"][] = [
+  "wait",
+  "proveServed",
+  "noteSwitched",
+  "proveSeen",
+  "dropOldCas",
+  "introduceCa",
+  "renewServing",
+];
+
+/**
+ * @returns `undefined` where one of them has nothing due, or it is not known that the step breaks nothing by the other
+ *   clock
+ */
+function leastOf(one: DueStep, other: DueStep): DueStep | undefined {
+  const [rank, otherRank] = [LEAST_FIRST.indexOf(one.type), LEAST_FIRST.indexOf(other.type)];
+  if (one.type === other.type || (rank >= 0 && rank < otherRank)) {
+    return one;
+  }
+  return otherRank >= 0 && otherRank < rank ? other : undefined;
+}
+
+/** Whether a step changes nothing that is in use. */
+function isHarmless({ type }: DueStep): boolean {
+  return type === "wait" || type === "nothing" || type === "proveServed";
+}
+
+/**
+ * Clocks that are further apart than this, in milliseconds, do not agree on what is valid. Certificates are valid from
+ * five minutes before they are issued: as long as one of the two clocks is right, those that are issued by the other
+ * one are valid at once.
+ */
+export const MAX_CLOCK_SKEW_MS = BACKDATE_MS - 60_000;
+
+/**
+ * Whether two clocks agree.
+ * @param skewMs how far this machine's is ahead of the API server's; negative where it is behind
+ */
+export function doClocksAgree(skewMs: number): boolean {
+  return Math.abs(skewMs) <= MAX_CLOCK_SKEW_MS;
+}
+
+const UNITS = [
+  ["days", 86_400_000],
+  ["hours", 3_600_000],
+  ["minutes", 60_000],
+] as const;
+
+/** Such as "the clock of this machine is 400 days ahead of the API server's". */
+export function skewText(skewMs: number): string {
+  const size = Math.abs(skewMs);
+  const [unit, unitMs] = UNITS.find(([, ms]) => size >= 2 * ms) ?? ["seconds", 1_000];
+  const direction = skewMs < 0 ? "behind" : "ahead of";
+  return `the clock of this machine is ${Math.round(size / unitMs)} ${unit} ${direction} the API server's`;
+}
+
+/** Nothing is replaced, since it is not known which of the two clocks is right. */
+export function clocksDisagree(skewMs: number): KsvmError {
+  const text = `Cannot replace certificates: ${skewText(skewMs)}, and one of them is wrong; correct it, run again`;
+  return new KsvmError("ClocksDisagree", text);
 }

@@ -1,6 +1,7 @@
 import type { X509Certificate } from "node:crypto";
 import { isValidBy, pemOf } from "./ca-bundle.ts";
 import { issueCa, issueServing, type KeySource, type Validity } from "./issue.ts";
+import type { TwoClocks } from "./rotation-plan.ts";
 import {
   type CaPair,
   factsOf,
@@ -10,7 +11,6 @@ import {
   SEEN_ANNOTATION,
   SWITCHED_ANNOTATION,
 } from "./secret-contents.ts";
-import type { TwoClocks } from "./rotation-step.ts";
 import type { SecretChange } from "./secret-store.ts";
 import { dnsNamesOf, ipAddressesOf, isOfAnotherNamespace, namesIn, type ServiceNames } from "./service-names.ts";
 
@@ -26,7 +26,10 @@ export interface IssueOptions extends ServiceNames {
 interface Issuing extends Partial<Omit<TwoClocks, "now">> {
   readonly now: number;
   readonly keys?: KeySource | undefined;
-  /** CAs that the Secret does not have and replicas may go on serving certificates of: they are trusted until that is over. */
+  /**
+   * CAs that the Secret does not have and replicas may go on serving certificates of: they are trusted until that is
+   * over.
+   */
   readonly kept: readonly X509Certificate[];
 }
 
@@ -101,8 +104,8 @@ function keepingIn(bundle: readonly X509Certificate[], kept: readonly X509Certif
 }
 
 /**
- * The further names. Where the certificate that is there lacks one, those that it has stay until it is renewed for another reason: another process
- * may need them, as during a rollout of another URL.
+ * The further names. Where the certificate that is there lacks one, those that it has stay until it is renewed for
+ * another reason: another process may need them, as during a rollout of another URL.
  */
 function withNamesOf(contents: SecretContents | undefined, names: ServiceNames): readonly string[] {
   const { extraNames = [] } = names;
@@ -125,9 +128,9 @@ async function servingData(
 }
 
 /**
- * It has to be valid by both clocks, where there are two. One by which nothing is in force now is followed for a lifetime at most, so
- * that a clock that is decades ahead makes no certificate that is valid for decades, and one that is decades behind none that is due
- * as soon as it is issued.
+ * It has to be valid by both clocks, where there are two. One by which nothing is in force now is followed for a
+ * lifetime at most, so that a clock that is decades ahead makes no certificate that is valid for decades, and one that
+ * is decades behind none that is due as soon as it is issued.
  */
 export function validityOf(lifetimeMs: number, options: Omit<Issuing, "kept">): Validity {
   const { keys, now, otherNow = now, isOtherInForce = true } = options;

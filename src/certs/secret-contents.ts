@@ -4,8 +4,7 @@ import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { isOurs } from "../api/ours.ts";
 import { KsvmError } from "../errors.ts";
 import type { KubeObject } from "../old/kube/client.ts";
-import { isForServers } from "../serving/serving-purpose.ts";
-import { periodOf } from "../serving/validity-period.ts";
+import { isForServers, periodOf } from "../serving/certificates.ts";
 import type { IssuedPair } from "./issue.ts";
 import type { CertificateFacts, StoredFacts } from "./rotation-plan.ts";
 import { isOfAnotherNamespace } from "./service-names.ts";
@@ -119,8 +118,8 @@ export function isFilledByAnother(secret: SecretObject): boolean {
 }
 
 /**
- * Whether a Secret holds a certificate that one of its own CAs signed for an installation in its namespace; `true` where that cannot
- * be read.
+ * Whether a Secret holds a certificate that one of its own CAs signed for an installation in its namespace; `true`
+ * where that cannot be read.
  */
 export function isPairOfItsOwn(secret: SecretObject): boolean {
   const [serving] = certificatesIn(decoded(secret, KEYS.certificate));
@@ -141,13 +140,15 @@ function assertOurs(secret: SecretObject): void {
   if (!KNOWN_TYPES.includes(type)) {
     throw new KsvmError(
       "CertificateSecretUnusable",
-      `Cannot keep certificates in ${name}: its type is ${type ?? "missing"} and must be ${KNOWN_TYPES.join(" or ")}; delete it or name another`,
+      `Cannot keep certificates in ${name}: its type is ${type ?? "missing"} and must be ${KNOWN_TYPES.join(" or ")}; ` +
+        "delete it or name another",
     );
   }
   if (isFilledByAnother(secret)) {
     throw new KsvmError(
       "CertificateSecretUnusable",
-      `Cannot keep certificates in ${name}: another owner filled it (it has no label ${MANAGED_BY_LABEL}=${MANAGED_BY}); delete it or name another`,
+      `Cannot keep certificates in ${name}: another owner filled it (it has no label ${MANAGED_BY_LABEL}=${MANAGED_BY}); ` +
+        "delete it or name another",
     );
   }
 }

@@ -14,8 +14,9 @@ export class SecretLosses {
   }
 
   /**
-   * Whether a Secret, as it was read, has lost its certificates: again and again where it is gone or holds no CA, and once for each change of a
-   * Secret that holds no pair, one that its own CAs did not sign, one that is not valid, or one for other names or another namespace.
+   * Whether a Secret, as it was read, has lost its certificates: again and again where it is gone or holds no CA, and
+   * once for each change of a Secret that holds no pair, one that its own CAs did not sign, one that is not valid, or
+   * one for other names or another namespace.
    *
    * @param secret `undefined` where there is none
    * @param now milliseconds since the Unix epoch, by the API server's clock

@@ -6,8 +6,12 @@ import { SECRETS } from "../old/kube/resources.ts";
 import type { ServerClock } from "../old/kube/server-clock.ts";
 import { watchObject } from "../old/kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import type { ServingCertificate, ServingPair } from "../webhook/serving-certificate.ts";
-import type { CertificateSource, SourceOptions } from "./certificate-source.ts";
+import type {
+  CertificateSource,
+  ServingCertificate,
+  ServingPair,
+  SourceOptions,
+} from "../webhook/serving-certificate.ts";
 import { decoded, KEYS, type SecretObject } from "./secret-contents.ts";
 import { readSecret, type SecretRef } from "./secret-store.ts";
 
@@ -29,7 +33,11 @@ export interface SecretSourceOptions extends SourceOptions {
   readonly isForeign?: (secret: SecretObject) => boolean;
   /** Whether a pair may take the place of another one, as far as its Secret tells. @default each may */
   readonly isWhole?: (secret: SecretObject) => boolean;
-  /** Told where the Secret is older than it was, as where etcd was restored from a backup: what it holds may be due, or over. @default none */
+  /**
+   * Told where the Secret is older than it was, as where etcd was restored from a backup: what it holds may be due, or
+   * over.
+   * @default none
+   */
   readonly onOlder?: () => void;
 }
 
@@ -43,8 +51,8 @@ const RETRY_MS = 1_000;
 
 /**
  * Serves from the Secret itself, read through the API: no kubelet in between that takes a minute to bring a new pair. A
- * Secret that does not exist yet is waited for. An answer that is older than one before it, as of an API server whose watch cache
- * is behind, changes nothing.
+ * Secret that does not exist yet is waited for. An answer that is older than one before it, as of an API server whose
+ * watch cache is behind, changes nothing.
  */
 export class SecretSource implements CertificateSource {
   readonly #options: SecretSourceOptions;

@@ -1,16 +1,15 @@
 import type { ObjectMeta } from "../api/meta.ts";
 import { MANAGED_BY_LABEL } from "../api/names.ts";
 import { managedByOf } from "../api/ours.ts";
-import { isAbsent } from "../old/kube/absent.ts";
-import { objectIn, writtenIn } from "../old/kube/answered-object.ts";
-import type { ApiClient, ObjectRef } from "../old/kube/client.ts";
-import { ApiError } from "../old/kube/errors.ts";
-import { objectPath, SECRETS } from "../old/kube/resources.ts";
+import { isAbsent } from "../kube/errors.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { collectionPath, objectPath, SECRETS } from "../old/kube/resources.ts";
 import { SECRET_TYPE, type SecretObject } from "./secret-contents.ts";
 
 /** Which Secret. */
-export interface SecretRef extends ObjectRef {
+export interface SecretRef {
   readonly namespace: string;
+  readonly name: string;
 }
 
 /** A Secret as it was read. */
@@ -29,40 +28,36 @@ export interface SecretChange {
   readonly annotations?: Readonly<Record<string, string | undefined>>;
 }
 
-/** Reads the Secret. It reads from etcd, never from a cache. @throws {ApiError | TransportError} */
-export async function readSecret(client: ApiClient, ref: SecretRef, signal: AbortSignal): Promise<StoredSecret> {
+/** Reads the Secret. It reads from etcd, never from a cache. @throws {ApiError} */
+export async function readSecret({ kube }: ApiClient, ref: SecretRef, signal: AbortSignal): Promise<StoredSecret> {
   try {
-    const path = objectPath(SECRETS, ref);
-    const { body, serverTime } = await client.transport.request<SecretObject>({ method: "GET", path, signal });
-    return { secret: objectIn(body, { name: ref.name, path }), serverTime };
+    const { body, date } = await kube.request<SecretObject>("GET", objectPath(SECRETS, ref), { signal });
+    return { secret: body, serverTime: date };
   } catch (error) {
-    if (isAbsent(error, ref.name)) {
-      return { secret: undefined, serverTime: error instanceof ApiError ? error.serverTime : undefined };
-    }
-    throw error;
+    if (!isAbsent(error, ref.name)) throw error;
+    // The first certificates have to be valid by the API server's clock as well, which no error tells.
+    const { date } = await kube.request("GET", "/version", { signal });
+    return { secret: undefined, serverTime: date };
   }
 }
 
 /**
  * Writes the Secret on top of what was read: creates it where it did not exist, else replaces exactly that
  * resourceVersion, so that of several writers one wins.
- * @throws {ApiError} Conflict if another client wrote it in between: read it again; {DoubtfulAnswer} where the answer is not
- *   this Secret.
+ * @throws {ApiError} Conflict if another client wrote it in between: read it again
  */
 export async function writeSecret(
-  client: ApiClient,
+  { kube }: ApiClient,
   ref: SecretRef,
   write: { readonly before: SecretObject | undefined; readonly change: SecretChange },
   signal: AbortSignal,
 ): Promise<void> {
   const body = changed(ref, write.before, write.change);
   if (write.before === undefined) {
-    await client.create(SECRETS, body, { signal });
-    return;
+    await kube.create(collectionPath(SECRETS, ref.namespace), body, { signal });
+  } else {
+    await kube.request("PUT", objectPath(SECRETS, ref), { signal }, { body });
   }
-  const path = objectPath(SECRETS, ref);
-  const answer = await client.transport.request<SecretObject>({ method: "PUT", path, body, signal });
-  writtenIn(answer.body, { verb: "replace", path, name: ref.name });
 }
 
 function changed(ref: SecretRef, before: SecretObject | undefined, { data, annotations = {} }: SecretChange) {

@@ -21,7 +21,10 @@ export function serverNameOf({ service, namespace }: ServiceNames): string {
   return `${service}.${namespace}.svc`;
 }
 
-/** The host of a URL, as certificates have it: an IPv6 address without brackets. @throws {TypeError} where it is no URL */
+/**
+ * The host of a URL, as certificates have it: an IPv6 address without brackets.
+ * @throws {TypeError} where it is no URL
+ */
 export function hostIn(url: string): string {
   return new URL(url).hostname.replaceAll(/[[\]]/g, "");
 }
@@ -39,7 +42,9 @@ export function namesIn({ subjectAltName = "" }: { readonly subjectAltName?: str
   return [...subjectAltName.matchAll(/(?:^|, )(?:DNS|IP Address):([^",]+)(?=, |$)/g)].map(([, name = ""]) => name);
 }
 
-/** Whether a certificate of ksvm was issued for an installation in another namespace: each has the name of its Service. */
+/**
+ * Whether a certificate of ksvm was issued for an installation in another namespace: each has the name of its Service.
+ */
 export function isOfAnotherNamespace(
   certificate: { readonly subjectAltName?: string | undefined },
   namespace: string,

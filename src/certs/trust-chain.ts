@@ -1,5 +1,5 @@
 import type { X509Certificate } from "node:crypto";
-import { isValidAt, periodOf } from "../serving/validity-period.ts";
+import { isValidAt, periodOf } from "../serving/certificates.ts";
 import { certificatesIn } from "./secret-contents.ts";
 
 /** What {@link distrustOf} looks at. */
@@ -13,9 +13,9 @@ export interface TrustInput {
 }
 
 /**
- * Why an API server with this caBundle refuses the certificate; `undefined` where it accepts it. As Go's x509.Verify has
- * it, any certificate of the bundle ends a chain, whether it signed itself or not and the served one included, and all of
- * a chain must be valid. Names are not looked at.
+ * Why an API server with this caBundle refuses the certificate; `undefined` where it accepts it. As Go's x509.Verify
+ * has it, any certificate of the bundle ends a chain, whether it signed itself or not and the served one included, and
+ * all of a chain must be valid. Names are not looked at.
  */
 export function distrustOf({ caBundle, certPem, now }: TrustInput): string | undefined {
   const trusted = certificatesIn(Buffer.from(caBundle, "base64").toString("utf8"));
@@ -63,8 +63,8 @@ function isTrusted(certificate: X509Certificate, search: Search, below: readonly
 }
 
 /**
- * By name and signature alone, as Go has it. X509Certificate.checkIssued() also compares the authority key identifier, which
- * names the serial number of a CA that was renewed since in some PKIs.
+ * By name and signature alone, as Go has it. X509Certificate.checkIssued() also compares the authority key identifier,
+ * which names the serial number of a CA that was renewed since in some PKIs.
  */
 function isSignedBy(certificate: X509Certificate, ca: X509Certificate): boolean {
   try {

@@ -52,7 +52,6 @@ type Runner = (command: CliCommand, given: GivenArguments) => Promise<void>;
 
 /** The descriptions of the commands that only hold others. */
 const GROUPS: Readonly<Record<string, string>> = {
-  guard: "Manage the watch of API servers over status.storedVersions.",
   certs: "Manage the certificates of the webhook, which are stored in a Secret.",
 };
 

@@ -1,10 +1,10 @@
 import type { Logger } from "pino";
-import type { ObjectMeta } from "../api/meta.ts";
-import type { Clock } from "../clock.ts";
+import { MIGRATION_API_VERSION, type StorageVersionMigration } from "../api/migration.ts";
 import { cutText } from "../cut-text.ts";
 import { messageOf } from "../errors.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { EVENTS } from "../old/kube/resources.ts";
+import type { Client } from "../kube/client.ts";
+import type { MigrationEvent, MigrationResult } from "../migrator/types.ts";
+import { doneIn, namingFlags, type Phase } from "./migration-status.ts";
 
 /** What a core/v1 Event says. */
 export interface EventText {
@@ -14,65 +14,90 @@ export interface EventText {
   readonly message: string;
 }
 
-/** An object that an Event is about; cluster-scoped. */
-export interface EventTarget {
-  readonly apiVersion: string;
-  readonly kind: string;
-  readonly metadata: Pick<ObjectMeta, "name" | "uid">;
-}
-
 /** Events of cluster-scoped objects live here; `kubectl describe` looks for them here, too. */
-const EVENT_NAMESPACE = "default";
-const COMPONENT = "ksvm";
+const NAMESPACE = "default";
 /** https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/apis/core/validation/events.go */
 const MAX_MESSAGE_LENGTH = 1_024;
 /** Of the object's name in the Event's, so that there is room for the rest. */
 const MAX_NAME_LENGTH = 220;
 const WRITE_TIMEOUT_MS = 10_000;
 
-/** Writes Events. They are for people: one that cannot be written is logged, and nothing else comes of it. */
+/**
+ * Writes the Events of migrations. They are for people: one that cannot be written is logged, and nothing else comes of
+ * it.
+ */
 export class EventRecorder {
-  readonly #client: ApiClient;
-  readonly #clock: Clock;
+  readonly #client: Client;
   readonly #logger: Logger;
-  readonly #under = new Set<Promise<void>>();
+  readonly #underWay = new Set<Promise<void>>();
 
-  constructor(options: { readonly client: ApiClient; readonly clock: Clock; readonly logger: Logger }) {
-    this.#client = options.client;
-    this.#clock = options.clock;
-    this.#logger = options.logger;
+  constructor(client: Client, logger: Logger) {
+    this.#client = client;
+    this.#logger = logger;
   }
 
   /** Writes an Event, without waiting for it. */
-  record(target: EventTarget, text: EventText): void {
-    const write = this.#write(target, text).finally(() => this.#under.delete(write));
-    this.#under.add(write);
+  record(migration: StorageVersionMigration, text: EventText): void {
+    const write = this.#write(migration, text).finally(() => this.#underWay.delete(write));
+    this.#underWay.add(write);
   }
 
   /** Waits for what is under way. */
   async close(): Promise<void> {
-    await Promise.all(this.#under);
+    await Promise.all(this.#underWay);
   }
 
-  async #write({ apiVersion, kind, metadata: { name, uid } }: EventTarget, text: EventText): Promise<void> {
-    const now = new Date(this.#clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
+  async #write({ metadata: { name, uid } }: StorageVersionMigration, text: EventText): Promise<void> {
+    const { clock } = this.#client;
+    const now = new Date(clock.now()).toISOString().replace(/\.\d+Z$/, "Z");
     const event = {
       apiVersion: "v1",
       kind: "Event",
-      metadata: { namespace: EVENT_NAMESPACE, generateName: `${name.slice(0, MAX_NAME_LENGTH)}.` },
-      involvedObject: { apiVersion, kind, name, uid },
+      metadata: { namespace: NAMESPACE, generateName: `${name.slice(0, MAX_NAME_LENGTH)}.` },
+      involvedObject: { apiVersion: MIGRATION_API_VERSION, kind: "StorageVersionMigration", name, uid },
       type: text.type,
       reason: text.reason,
       message: cutText(text.message, MAX_MESSAGE_LENGTH),
-      source: { component: COMPONENT },
+      source: { component: "ksvm" },
       firstTimestamp: now,
       lastTimestamp: now,
       count: 1,
     };
     try {
-      await this.#client.create(EVENTS, event, { signal: this.#clock.timeout(WRITE_TIMEOUT_MS) });
+      const path = `/api/v1/namespaces/${NAMESPACE}/events`;
+      await this.#client.create(path, event, { signal: clock.timeout(WRITE_TIMEOUT_MS) });
     } catch (error) {
       this.#logger.debug({ reason: text.reason, message: messageOf(error) }, "Cannot write an Event");
     }
   }
+}
+
+/** What an event of a run tells those who look at the migration; `undefined` where nothing. */
+export function eventText(event: MigrationEvent): EventText | undefined {
+  switch (event.type) {
+    case "frozen":
+      return normal("Frozen", `froze the storage version at "${event.storageVersion}"`);
+    case "converged":
+      return normal("Converged", `every API server shows the current storage version: ${event.apiServers} in all`);
+    case "pruned":
+      return normal("Pruned", `pruned storedVersions to [${event.storedVersions.join(",")}]`);
+    case "unfrozen":
+      return normal("Unfrozen", "lifted the freeze");
+    case "warning":
+      return { type: "Warning", reason: "Warning", message: namingFlags(event.message) };
+    default:
+      return undefined;
+  }
+}
+
+/** What a phase tells in which a run ended: that the migration waits, or how it ended. */
+export function phaseText({ message, reason = "", type }: Phase, { tally }: Partial<MigrationResult> = {}): EventText {
+  const why = [reason, message].filter((text) => text !== undefined).join(": ");
+  if (type === "Waiting" || type === "Failed") return { type: "Warning", reason: type, message: why };
+  const told = tally === undefined ? why : `${doneIn(tally)} objects looked at, ${tally.rewritten} rewritten`;
+  return normal("Migrated", told);
+}
+
+function normal(reason: string, message: string): EventText {
+  return { type: "Normal", reason, message };
 }

@@ -1,4 +1,6 @@
+import { isOfKstatus, isShownToKstatus } from "../api/kstatus.ts";
 import {
+  hasCondition,
   isFinal,
   isFinished,
   isSuspended,
@@ -8,12 +10,40 @@ import {
   stateOf,
   type StorageVersionMigration,
 } from "../api/migration.ts";
-import { isOfKstatus, isShownToKstatus } from "../api/kstatus.ts";
-import { PRIORITY_ANNOTATION } from "../api/names.ts";
-import { asksForReencryption } from "../api/reencryption.ts";
-import { type PastEnd, pastEndOf } from "./expiry.ts";
-import { SortedSet } from "../sorted-set.ts";
-import { WaitingReasons } from "./waiting-reasons.ts";
+import { CREATED_BY_LABEL, CREATED_BY_TRIGGER, PRIORITY_ANNOTATION } from "../api/names.ts";
+import { ERROR_CODES } from "../errors.ts";
+import { isLater } from "../kube/objects.ts";
+import type { MigrationChange } from "../migrations/migration-feed.ts";
+import { OWN_REASONS } from "./migration-status.ts";
+
+/** The end of a migration that may be deleted. */
+export interface PastEnd {
+  /** Milliseconds since the Unix epoch. */
+  readonly endedAt: number;
+  /**
+   * When it is to be deleted by its `spec.ttlSecondsAfterFinished`, in milliseconds since the Unix epoch; missing where
+   * never.
+   */
+  readonly expiresAt?: number;
+}
+
+/**
+ * The end of a finished migration; `undefined` where it is not finished, or stays in any case. Those of the trigger do:
+ * it counts its attempts by them, and removes them itself. So does one whose freeze another client lifted: by it alone
+ * the trigger knows that it may not freeze the CRD again. And one that is deleted already: a finalizer may keep it for
+ * weeks.
+ */
+function pastEndOf(migration: StorageVersionMigration): PastEnd | undefined {
+  const { metadata, spec, status = {} } = migration;
+  const { ttlSecondsAfterFinished: ttl } = spec;
+  const isOfTrigger = metadata.labels?.[CREATED_BY_LABEL] === CREATED_BY_TRIGGER;
+  const endedAt = Date.parse(status.completionTime ?? "");
+  const isDeleted = metadata.deletionTimestamp !== undefined;
+  const isLifted =
+    hasCondition(migration, "Failed") && (status.conditions ?? []).some(({ reason }) => reason === "FreezeLifted");
+  if (isDeleted || isOfTrigger || isLifted || !isFinished(migration) || Number.isNaN(endedAt)) return undefined;
+  return { endedAt, ...(ttl === undefined ? {} : { expiresAt: endedAt + ttl * 1_000 }) };
+}
 
 /** What the controller keeps of a migration. */
 export interface QueuedMigration {
@@ -26,8 +56,6 @@ export interface QueuedMigration {
   /** Whether its own `spec.suspend` is true. */
   readonly isSuspended: boolean;
   readonly isLowPriority: boolean;
-  /** Whether it is to re-encrypt, so that it freezes nothing. */
-  readonly isReencryption: boolean;
   /** RFC 3339. */
   readonly created: string;
   /** Without those for kstatus, which follow from these. */
@@ -53,7 +81,6 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
     state: stateOf(migration),
     isSuspended: isSuspended(migration),
     isLowPriority: annotations?.[PRIORITY_ANNOTATION] === "low",
-    isReencryption: asksForReencryption(annotations),
     created: creationTimestamp,
     // What a migration that is over says is of no interest here, unless it is to be written again, and may be long.
     conditions: isFinished(migration) && isShown ? [] : conditions.filter(({ type }) => !isOfKstatus(type)),
@@ -64,19 +91,11 @@ export function queuedOf(migration: StorageVersionMigration): QueuedMigration {
 }
 
 /**
- * All migrations that there are, and their order: those that ran before a restart, the oldest, low priority last. A change of
- * one costs comparisons in proportion to the logarithm of their number.
+ * All migrations that there are: what the feed told last, or a newer answer to a write of this replica. There may be
+ * twenty thousand, so whoever looks at all of them does that once for many changes.
  */
 export class MigrationQueue {
   readonly #byUid = new Map<string, QueuedMigration>();
-  readonly #states = { Pending: 0, Running: 0, Waiting: 0, Suspended: 0, Succeeded: 0, Failed: 0 };
-  readonly #waiting = new WaitingReasons();
-  /** By resource and uid: those that their users suspended, and that are not over. */
-  readonly #suspended = new Map<string, Map<string, QueuedMigration>>();
-  /** By resource: those that are to be begun. */
-  readonly #due = new Map<string, SortedSet<QueuedMigration>>();
-  /** Of each resource that no suspended migration holds the one that comes first. */
-  readonly #heads = new SortedSet(inOrder);
 
   /** All of them, in no order. */
   [Symbol.iterator](): Iterator<QueuedMigration> {
@@ -87,132 +106,57 @@ export class MigrationQueue {
     return this.#byUid.get(uid);
   }
 
-  /** How many there are in each state. */
-  get states(): Readonly<Record<MigrationState, number>> {
-    return this.#states;
+  /** Takes in what the feed tells. */
+  apply(change: MigrationChange): void {
+    switch (change.type) {
+      case "listing":
+        return;
+      case "listed":
+        // Whatever their resourceVersions: after a restore of etcd they are lower than those known.
+        this.#byUid.clear();
+        for (const migration of change.migrations) this.set(queuedOf(migration));
+        return;
+      case "changed":
+        this.take(change.migration);
+        return;
+      case "deleted":
+        this.#byUid.delete(change.uid);
+    }
   }
 
-  /** How many wait, or run and get no further, by their reason. */
-  get waiting(): ReadonlyMap<string, number> {
-    return this.#waiting.counts;
+  /** Takes in a newer state of one. */
+  take(migration: StorageVersionMigration): void {
+    const known = this.#byUid.get(migration.metadata.uid);
+    if (known === undefined || isLater(migration.metadata.resourceVersion, known.resourceVersion)) {
+      this.set(queuedOf(migration));
+    }
   }
 
-  /** Takes one in, in the place of what was known of it. */
   set(migration: QueuedMigration): void {
-    const before = this.#byUid.get(migration.uid);
     this.#byUid.set(migration.uid, migration);
-    this.#states[migration.state]++;
-    this.#waiting.replace(before, migration);
-    if (before !== undefined) {
-      this.#states[before.state]--;
-    }
-    if (before?.resource !== migration.resource) {
-      this.#update(before?.resource, before, undefined);
-      this.#update(migration.resource, undefined, migration);
-    } else {
-      this.#update(migration.resource, before, migration);
-    }
   }
 
-  /** @returns what was known of it */
-  delete(uid: string): QueuedMigration | undefined {
-    const before = this.#byUid.get(uid);
-    if (before !== undefined) {
-      this.#byUid.delete(uid);
-      this.#states[before.state]--;
-      this.#waiting.replace(before, undefined);
-      this.#update(before.resource, before, undefined);
-    }
-    return before;
-  }
-
-  /** The first one to be begun whose resource is not being migrated. */
-  next(atWork: ReadonlySet<string>): QueuedMigration | undefined {
-    for (const migration of this.#heads) {
-      // At most as many are passed over as there are at work.
-      if (!atWork.has(migration.resource)) {
-        return migration;
-      }
-    }
-    return undefined;
-  }
-
-  /** The name of a suspended migration, because of which none of this resource begins. */
-  heldBy(resource: string): string | undefined {
-    return this.#suspended.get(resource)?.values().next().value?.name;
-  }
-
-  /** Those of a resource that are to be begun, once nothing holds them back. */
-  dueOf(resource: string): Iterable<QueuedMigration> {
-    return this.#due.get(resource) ?? [];
+  /** By resource the name of a suspended migration, because of which none of this resource begins. */
+  held(): ReadonlyMap<string, string> {
+    const suspended = [...this].filter((one) => one.isSuspended && !isFinal(one.state));
+    return new Map(suspended.map(({ name, resource }) => [resource, name]));
   }
 
   /**
-   * Whether a migration goes on with the freeze that a dead run left on its resource, as soon as it has its turn. One that
-   * is in the queue freezes again, and one that is held back may be so for weeks.
+   * Those that are to be begun, of each resource the first one: those that ran before a restart, then the oldest, low
+   * priority last.
    */
-  takesFreezeOver(resource: string): boolean {
-    // Those that ran come first.
-    const first = this.#due.get(resource)?.first;
-    return this.heldBy(resource) === undefined && first?.state === "Running" && !first.isReencryption;
-  }
-
-  #update(resource = "", before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
-    const due = this.#due.get(resource) ?? new SortedSet(inOrder);
-    const wasHeld = this.#suspended.has(resource);
-    const headBefore = wasHeld ? undefined : due.first;
-    this.#updateSuspended(resource, before, after);
-    const isHeld = this.#suspended.has(resource);
-    replace(due, before, after);
-    if (due.size === 0) {
-      this.#due.delete(resource);
-    } else {
-      this.#due.set(resource, due);
+  heads(): readonly QueuedMigration[] {
+    const held = this.held();
+    const first = new Map<string, QueuedMigration>();
+    for (const migration of this) {
+      const { resource } = migration;
+      if (isFinal(migration.state) || held.has(resource)) continue;
+      const other = first.get(resource);
+      if (other === undefined || inOrder(migration, other) < 0) first.set(resource, migration);
     }
-    this.#moveHead(headBefore, isHeld ? undefined : due.first);
+    return [...first.values()].toSorted(inOrder);
   }
-
-  #updateSuspended(resource: string, before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
-    const suspended = this.#suspended.get(resource) ?? new Map<string, QueuedMigration>();
-    suspended.delete(before?.uid ?? "");
-    if (after !== undefined && after.isSuspended && !isFinal(after.state)) {
-      suspended.set(after.uid, after);
-    }
-    if (suspended.size === 0) {
-      this.#suspended.delete(resource);
-    } else {
-      this.#suspended.set(resource, suspended);
-    }
-  }
-
-  #moveHead(before: QueuedMigration | undefined, after: QueuedMigration | undefined): void {
-    if (before !== after) {
-      if (before !== undefined) {
-        this.#heads.delete(before);
-      }
-      if (after !== undefined) {
-        this.#heads.add(after);
-      }
-    }
-  }
-}
-
-/** Of the two only what is to be begun has a place. */
-function replace(
-  order: SortedSet<QueuedMigration>,
-  before: QueuedMigration | undefined,
-  after: QueuedMigration | undefined,
-): void {
-  if (before !== undefined && isDue(before)) {
-    order.delete(before);
-  }
-  if (after !== undefined && isDue(after)) {
-    order.add(after);
-  }
-}
-
-function isDue(migration: QueuedMigration): boolean {
-  return !isFinal(migration.state) && !migration.isSuspended;
 }
 
 /** The order of the queue, which is total: no two migrations have one uid. */
@@ -228,8 +172,29 @@ function textOrder(a: string, b: string): number {
 
 /** One that waited has no precedence over those that never had a turn: what it waits for may still be there. */
 function rankOf({ isLowPriority, state }: QueuedMigration): number {
-  if (state === "Running") {
-    return 0;
-  }
+  if (state === "Running") return 0;
   return isLowPriority ? 2 : 1;
+}
+
+/** Beside the codes of errors. Users may write a status, too: any other reason is {@link OTHER}. */
+const REASONS: ReadonlySet<string> = new Set([...ERROR_CODES, ...OWN_REASONS]);
+const OTHER = "Other";
+
+/** How many migrations there are in each state, and how many wait, or run and get no further, by their reason. */
+export function countStates(migrations: Iterable<QueuedMigration>): {
+  readonly states: Readonly<Record<MigrationState, number>>;
+  readonly waiting: ReadonlyMap<string, number>;
+} {
+  const states = { Pending: 0, Running: 0, Waiting: 0, Suspended: 0, Succeeded: 0, Failed: 0 };
+  const waiting = new Map<string, number>();
+  for (const { conditions, state } of migrations) {
+    states[state]++;
+    if (state !== "Waiting" && state !== "Running") continue;
+    const { reason = "" } = conditions.find(({ type, status }) => type === state && status === "True") ?? {};
+    // One that runs has a reason while it gets no further; one that waits always does.
+    if (state === "Running" && reason === "") continue;
+    const known = REASONS.has(reason) ? reason : OTHER;
+    waiting.set(known, (waiting.get(known) ?? 0) + 1);
+  }
+  return { states, waiting };
 }

@@ -1,280 +1,162 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Logger } from "pino";
-import { isSuspended, resourceNameOf } from "../api/migration.ts";
-import { identityOfRun } from "../api/owner.ts";
-import { MAX_WATERMARK_LENGTH } from "../api/parse-migration.ts";
-import type { Clock } from "../clock.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { besideInTree } from "../old/migrator/beside-in-tree.ts";
-import type { MigrationEvent } from "../old/migrator/events.ts";
-import { migrate } from "../old/migrator/migrate.ts";
-import type { MigrationResult } from "../old/migrator/result.ts";
-import type { Retrier } from "../old/retry/retrier.ts";
-import type { Pulse } from "../pulse.ts";
-import type { EventRecorder } from "./event-recorder.ts";
-import { eventTextOf, waitTextOf } from "./event-text.ts";
-import { MigrationOver, MigrationSuspended } from "./migration-ends.ts";
-import type { MigrationRecord } from "./migration-record.ts";
-import { type Phase, phaseAfter } from "./migration-status.ts";
-import type { OpenedRun, OpenRun } from "./run-factory.ts";
-import { RunProgress } from "./run-progress.ts";
-import { Failing } from "./run-verdict.ts";
-import { assertStillWanted, type RunWish, runWishOf } from "./run-wish.ts";
-import type { Slot } from "./slots.ts";
-import { type Stall, stallOf } from "./stall-watch.ts";
-import { StatusWriter } from "./status-writer.ts";
+import { resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import { FORCE_ANNOTATION, REENCRYPT_ANNOTATION } from "../api/names.ts";
+import { type ReencryptionWish, reencryptionWishOf } from "../api/reencryption.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import type { Client } from "../kube/client.ts";
+import { migrate, type RunSettings } from "../migrator/migrate.ts";
+import type { MigrationEvent, MigrationResult, Tally } from "../migrator/types.ts";
+import { Waker } from "../old/retry/waker.ts";
+import { encryptionEvidence } from "../reencrypt/evidence.ts";
+import { reencryptResource } from "../reencrypt/reencrypt.ts";
+import { type EventRecorder, eventText, phaseText } from "./event-recorder.ts";
+import { type MigrationRecord, MigrationStopped } from "./migration-record.ts";
+import { type Phase, phaseAfter, phaseAfterError, phaseIn, reportIn } from "./migration-status.ts";
 
-/** What a {@link MigrationRun} needs. */
-export interface MigrationRunOptions {
-  readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly logger: Logger;
+/** What the runs of a replica share. */
+export interface RunContext {
+  readonly client: Client;
+  readonly runs: RunSettings;
   readonly recorder: EventRecorder;
-  readonly record: MigrationRecord;
-  readonly retrier: Retrier;
-  readonly openRun: OpenRun;
-  /** Of this replica. */
-  readonly identity: string;
-  /** Aborted when the migration is deleted, or this replica must stop. */
-  readonly signal: AbortSignal;
-  /** Given back while the run only waits. */
-  readonly slot: Pick<Slot, "acquire" | "give">;
-  /** Whether other migrations wait for a slot. */
-  readonly isSlotWanted: () => boolean;
-  /** Beats with every attempt and while the run waits on purpose; the engine's events tell of the rest. */
-  readonly pulse: Pulse;
-  /** Told of every event of the engine. */
-  readonly onEvent: (event: MigrationEvent) => void;
+  /** What was waited for already, since this replica leads: see `BuiltInOptions`. */
+  readonly settled: Set<string>;
 }
 
-/** Milliseconds until a migration that waits for others is tried again: longer each time, as each try takes a slot. */
-const RETRY_AFTER_MS = 5_000;
-const MAX_RETRY_AFTER_MS = 60_000;
-/** So much of that, as a part, is left to chance: many migrations may wait for the same thing. */
-const RETRY_JITTER = 0.25;
-/** How long a look at Kubernetes' own migrator is tried in the slot, in milliseconds, before a run begins. */
-const LOOK_PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 30_000 } as const;
-/** How often a run looks whether it may go on, in milliseconds: its writes stop within 5 s of a deletion. */
-const LOOK_EVERY_MS = 2_000;
+/** One run of a migration. */
+export interface RunOptions extends RunContext {
+  /** Unique to this replica and this migration. */
+  readonly identity: string;
+  readonly logger: Logger;
+  /** Why the run before this one waits; empty where it does not. It is told once. */
+  readonly waitedFor: string;
+  /** Told of every event of the engine. */
+  readonly onEvent: (event: MigrationEvent) => void;
+  /** Aborted when the migration is deleted or suspended, or this replica must stop. */
+  readonly signal: AbortSignal;
+}
 
-/** One StorageVersionMigration from its beginning to its end. */
-export class MigrationRun {
-  readonly #options: MigrationRunOptions;
-  readonly #resource: string;
-  readonly #status: StatusWriter;
-  /** What keeps the run from getting further, as its status says. */
-  #stall: Stall | undefined;
-  #isWaiting = false;
-  #runs = 0;
-  readonly #failing = new Failing();
-  readonly #progress = new RunProgress();
-  /** Whether this attempt got further than those before: that is progress, which no error that repeats makes again and again. */
-  #gotFurther = false;
+/** How often the status shows how far a run is, in milliseconds. */
+const SHOW_EVERY_MS = 2_000;
 
-  constructor(options: MigrationRunOptions) {
-    this.#options = options;
-    this.#status = new StatusWriter(options);
-    this.#resource = resourceNameOf(options.record.migration.spec.resource);
-  }
+/** What a run shows of itself. */
+interface Shown {
+  phase: Phase;
+  tally?: Readonly<Tally>;
+  continueToken?: string | undefined;
+}
 
-  /**
-   * Migrates until that has succeeded or failed, and says so in the status.
-   * @throws the signal's reason where it is aborted; {MigrationDeleted}; {MigrationOver} where another client ended it;
-   *   {KsvmError} OwnershipLost.
-   */
-  async run(): Promise<void> {
-    const { clock, pulse, retrier, signal, slot } = this.#options;
-    for (let retryAfterMs = RETRY_AFTER_MS; ; retryAfterMs = Math.min(2 * retryAfterMs, MAX_RETRY_AFTER_MS)) {
-      this.#gotFurther = false;
-      const phase = await this.#attempt();
-      if (phase === undefined) {
-        return;
-      }
-      // Its status may be what cannot be written.
-      slot.give();
-      await this.#status.enter(phase);
-      if (this.#gotFurther) {
-        retryAfterMs = RETRY_AFTER_MS;
-      }
-      const delayMs = retryAfterMs * (1 - RETRY_JITTER * retrier.random());
-      pulse.pause(delayMs);
-      await clock.sleep(delayMs, signal);
-      await this.#acquireSlot(signal);
-    }
-  }
+/**
+ * Carries a migration out once: until it has succeeded or failed, or waits for what may pass. Its status says which.
+ * @throws {MigrationStopped}; the signal's reason; {ApiError} where the status cannot be written
+ */
+export async function runMigration(record: MigrationRecord, options: RunOptions): Promise<Phase> {
+  const { client, logger, onEvent, recorder, signal, waitedFor } = options;
+  const stopped = new AbortController();
+  const ended = new AbortController();
+  const running = AbortSignal.any([signal, stopped.signal]);
+  const shown: Shown = { phase: { type: "Running" } };
+  const changed = new Waker();
 
-  /** @returns the phase to wait in; `undefined` where the migration has ended */
-  async #attempt(): Promise<Phase | undefined> {
-    const { clock, logger, record, recorder, signal } = this.#options;
-    try {
-      await this.#runOnce();
-      return undefined;
-    } catch (error) {
-      signal.throwIfAborted();
-      if (error instanceof MigrationSuspended || error instanceof MigrationOver) {
-        throw error;
-      }
-      // Whether the object is still there, and still ours, decides over whatever went wrong.
-      await record.check();
-      const { isNew, phase } = this.#failing.failed(error, clock.monotonic());
-      logger.warn({ err: error, phase: phase.type }, "An attempt to migrate ended with an error");
-      if (phase.type === "Waiting") {
-        if (isNew) {
-          recorder.record(record.migration, waitTextOf(phase));
-        }
-        return phase;
-      }
-      await this.#status.finish(phase);
-      return undefined;
-    }
-  }
-
-  async #runOnce(): Promise<void> {
-    const { logger, record } = this.#options;
-    const patient = this.#options.retrier.with({ ...LOOK_PATIENCE, isPlaceWanted: this.#options.isSlotWanted });
-    const context = { ...this.#options, beforehand: patient };
-    const wish = runWishOf(record.migration);
-    const result = await besideInTree(context, this.#resource, async (running) => {
-      await this.#status.enter({ type: "Running" });
-      return this.#migrate(running, wish);
-    });
-    logger.info({ outcome: result.outcome, counts: result.counts }, "A migration ended");
-    await this.#status.finish(phaseAfter(result), { result, confirm: () => assertStillWanted(record.migration, wish) });
-  }
-
-  async #migrate(signal: AbortSignal, wish: RunWish): Promise<MigrationResult> {
-    const { identity, openRun, record } = this.#options;
-    this.#runs++;
-    // The run before this one may have ended in the middle of a wait.
-    this.#isWaiting = false;
-    const abort = new AbortController();
-    const ended = new AbortController();
-    const running = AbortSignal.any([signal, abort.signal]);
-    const run = openRun({
-      ...wish,
-      resource: this.#resource,
-      identity: identityOfRun(identity, record.migration.metadata.uid, this.#runs),
-      purpose: `StorageVersionMigration ${record.migration.metadata.uid}`,
-      signal: running,
-      emit: (event) => this.#onEvent(event, abort),
-      onAdvance: (advance) => {
-        if (this.#progress.advanced(advance)) {
-          this.#gotFurther = true;
-          this.#failing.progressed();
-        }
-      },
-      isPlaceWanted: this.#options.isSlotWanted,
-      awaitTurn: () => this.#awaitTurn(running),
-      onPageDone: async ({ watermark, continueToken }) => {
-        // It serves only those who watch. One that our CRD does not take is left out.
-        await this.#status.report(watermark.length > MAX_WATERMARK_LENGTH ? {} : { watermark });
-        await record.saveToken(continueToken);
-      },
-    });
-    const looking = this.#lookOut(run, abort, ended.signal);
-    try {
-      return await migrate(run.context, this.#resource);
-    } catch (error) {
-      signal.throwIfAborted();
-      abort.signal.throwIfAborted();
-      throw error;
-    } finally {
-      ended.abort();
-      await looking;
-      await run.close();
-      this.#stall = undefined;
-    }
-  }
-
-  /** While a run goes on: ends it where its object is gone, and reports how far it is. */
-  async #lookOut(run: OpenedRun, abort: AbortController, ended: AbortSignal): Promise<void> {
-    const { clock, record, signal } = this.#options;
-    const looking = AbortSignal.any([signal, ended]);
-    while (!looking.aborted && !abort.signal.aborted) {
-      await clock.sleep(LOOK_EVERY_MS, looking).catch(() => undefined);
-      try {
-        await (this.#status.isReported ? record.check() : this.#status.report());
-        if (isSuspended(record.migration)) {
-          // The watch may be late, or deaf.
-          throw new MigrationSuspended(record.migration.metadata.name);
-        }
-        await this.#tellOfStall(run.stall());
-      } catch (error) {
-        if (!looking.aborted) {
-          abort.abort(error);
-        }
-      }
-    }
-  }
-
-  #onEvent(event: MigrationEvent, abort: AbortController): void {
-    const { logger, onEvent, record, recorder } = this.#options;
+  const takeIn = (event: MigrationEvent): void => {
     onEvent(event);
     if (event.type === "progress") {
-      this.#status.note(event.counts);
-      return;
-    }
-    logger.debug({ event }, "Run event");
-    const text = eventTextOf(event);
-    if (text !== undefined) {
-      recorder.record(record.migration, text);
-    }
-    this.#follow(event)?.catch((error: unknown) => abort.abort(error));
-  }
-
-  /** A run that waits, without a freeze, gives its slot up until it may go on. */
-  #follow(event: MigrationEvent): Promise<void> | undefined {
-    if (event.type !== "waiting") {
-      return undefined;
-    }
-    const { waitsFor, webhook, reason } = event;
-    const stall = waitsFor === undefined ? stallOf(webhook, reason) : { reason: waitsFor, message: reason };
-    this.#options.logger.warn({ ...stall, budgetMs: event.budgetMs }, "A migration waits, without a freeze");
-    this.#stall = undefined;
-    const entered = this.#status.enter({ type: "Waiting", ...stall });
-    // One that waits on says so again.
-    if (!this.#isWaiting) {
-      this.#isWaiting = true;
-      this.#options.slot.give();
-    }
-    return entered;
-  }
-
-  /** However long others take. */
-  async #acquireSlot(signal: AbortSignal): Promise<void> {
-    const { pulse, slot } = this.#options;
-    pulse.rest();
-    await slot.acquire(signal);
-    pulse.beat();
-  }
-
-  async #awaitTurn(signal: AbortSignal): Promise<void> {
-    const { isSlotWanted, logger } = this.#options;
-    if (isSlotWanted()) {
-      const message = "what it waited for works again; it continues when its turn comes";
-      await this.#status.enter({ type: "Waiting", reason: "Queued", message });
-    }
-    await this.#acquireSlot(signal);
-    this.#isWaiting = false;
-    logger.info("Continued migration");
-    await this.#status.enter({ type: "Running" });
-  }
-
-  /** A run that gets no further while it has its freeze says why. */
-  async #tellOfStall(stall: Stall | undefined): Promise<void> {
-    const { logger } = this.#options;
-    // The rest of a message may be another one with every try.
-    if (
-      this.#isWaiting ||
-      (stall?.reason === this.#stall?.reason && (stall === undefined) === (this.#stall === undefined))
-    ) {
-      return;
-    }
-    this.#stall = stall;
-    if (stall === undefined) {
-      logger.info("A migration makes progress again");
+      shown.tally = { ...event.tally };
+      shown.continueToken = event.continueToken ?? shown.continueToken;
     } else {
-      logger.warn({ ...stall }, "A migration makes no progress; its CRD stays frozen for a while");
+      logger.debug({ event }, "Run event");
+      const text = eventText(event);
+      if (text !== undefined) recorder.record(record.migration, text);
     }
-    await this.#status.enter({ type: "Running", ...stall });
+    const phase = phaseIn(event);
+    if (phase === undefined || isDeepStrictEqual(phase, shown.phase)) return;
+    if (phase.type === "Waiting") logger.warn({ ...phase }, "A migration waits, without a freeze");
+    shown.phase = phase;
+    changed.wake();
+  };
+
+  const keepShowing = async (): Promise<void> => {
+    for (const until = AbortSignal.any([running, ended.signal]); !until.aborted; ) {
+      changed.begin();
+      try {
+        await record.show(shown.phase, shown, until);
+      } catch (error) {
+        if (error instanceof MigrationStopped) stopped.abort(error);
+        else logger.debug({ reason: messageOf(error) }, "Cannot show how far a migration is; trying again");
+      }
+      await changed.wait(SHOW_EVERY_MS, client.clock, until).catch(() => undefined);
+    }
+  };
+
+  await record.show(shown.phase, shown, signal);
+  const showing = keepShowing();
+  try {
+    const wish = wishOf(record.migration);
+    const result = await migrateAsWished(record.migration, wish, { ...options, signal: running, onEvent: takeIn });
+    ended.abort();
+    await showing;
+    logger.info({ outcome: result.outcome, tally: result.tally }, "A migration ended");
+    const phase = phaseAfter(result);
+    await record.finish(phase, reportIn(result), signal, (migration) => assertStillWanted(migration, wish));
+    recorder.record(record.migration, phaseText(phase, result));
+    return phase;
+  } catch (error) {
+    ended.abort();
+    await showing;
+    running.throwIfAborted();
+    if (error instanceof MigrationStopped) throw error;
+    const phase = phaseAfterError(error);
+    logger.warn({ err: error, phase: phase.type }, "An attempt to migrate ended with an error");
+    if (phase.type === "Failed") await record.finish(phase, {}, signal);
+    else await record.show(phase, {}, signal);
+    if (phase.reason !== waitedFor) recorder.record(record.migration, phaseText(phase));
+    return phase;
   }
+}
+
+/** By the workflow of `ksvm migrate`, or by that of `ksvm reencrypt`. */
+async function migrateAsWished(
+  { spec }: StorageVersionMigration,
+  { force, reencryption }: Wish,
+  { client, identity, onEvent, runs, settled, signal }: RunOptions,
+): Promise<MigrationResult> {
+  const resource = resourceNameOf(spec.resource);
+  const options = { ...runs, identity, force, signal, onEvent };
+  if (reencryption !== undefined) {
+    const evidence = encryptionEvidence({ ...reencryption, namedBy: `the annotation ${REENCRYPT_ANNOTATION}` });
+    return reencryptResource(client, resource, { ...options, evidence, settled });
+  }
+  const [end] = await migrate(client, [resource], { ...options, ...(force ? {} : { settled }) });
+  if (end === undefined) throw new KsvmError("Internal", `the run of "${resource}" has no end`);
+  if ("error" in end) throw end.error;
+  return end.result;
+}
+
+/** What the annotations of a migration ask of its runs. */
+interface Wish {
+  /** Every object is written again, also where the CRD is clean. A re-encryption does that by itself. */
+  readonly force: boolean;
+  /** Missing where it does not re-encrypt. */
+  readonly reencryption: ReencryptionWish | undefined;
+}
+
+/** @throws {KsvmError} AnnotationInvalid */
+function wishOf({ metadata: { annotations } }: StorageVersionMigration): Wish {
+  const reencryption = reencryptionWishOf(annotations);
+  return { force: annotations?.[FORCE_ANNOTATION] === "true" || reencryption !== undefined, reencryption };
+}
+
+/**
+ * A user who asks for more while a run goes on must not read that it succeeded. One who no longer asks for force gets
+ * more than that.
+ *
+ * @throws {KsvmError} Conflict: the migration begins again
+ */
+function assertStillWanted(migration: StorageVersionMigration, done: Wish): void {
+  const now = wishOf(migration);
+  const isOther = !isDeepStrictEqual(now.reencryption, done.reencryption);
+  if (!isOther && (done.force || !now.force)) return;
+  const text = `its annotation ${isOther ? REENCRYPT_ANNOTATION : FORCE_ANNOTATION} was changed during the run`;
+  const { name } = migration.metadata;
+  throw new KsvmError("Conflict", `Cannot end StorageVersionMigration "${name}": ${text}; it begins again`);
 }

@@ -6,8 +6,13 @@ import type {
   MigrationStatus,
 } from "../api/migration.ts";
 import { cutText } from "../cut-text.ts";
-import type { Counts, ObjectFailure } from "../old/migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../old/migrator/result.ts";
+import { type ErrorCode, KsvmError, messageOf } from "../errors.ts";
+import { mayPass, whose } from "../kube/errors.ts";
+import { InTreeRunning } from "../migrator/in-tree.ts";
+import type { MigrationEvent, MigrationResult, Tally } from "../migrator/types.ts";
+import { configurationOf } from "../reencrypt/evidence.ts";
+
+// What the status of a migration says: of a run, of its end, and of what it waits for.
 
 /** What a migration does now, and why. */
 export interface Phase {
@@ -26,8 +31,8 @@ const MAX_REASON_LENGTH = 1_024;
 const ORDER: readonly MigrationState[] = ["Pending", "Suspended", "Waiting", "Running", "Succeeded", "Failed"];
 
 /**
- * The conditions in a phase, without those for kstatus (src/api/kstatus.ts). One that waits is Running as well. A condition that was never True is left out, and so is
- * Pending where it is not True: it says nothing any more.
+ * The conditions in a phase, without those for kstatus (src/api/kstatus.ts). One that waits is Running as well. A
+ * condition that was never True is left out, and so is Pending where it is not True: it says nothing any more.
  * `lastUpdateTime` moves only with what the condition says.
  *
  * @param now RFC 3339
@@ -44,14 +49,13 @@ export function conditionsIn(
     if (!isTrue(type)) {
       return old === undefined || type === "Pending" ? [] : [unlessSame(old, { type, status: "False" }, now)];
     }
-    const why = type === phase.type ? reasonOf(phase) : {};
+    const { message, reason } = type === phase.type ? phase : {};
+    const why = {
+      ...(reason === undefined ? {} : { reason }),
+      ...(message === undefined ? {} : { message: cutText(message, MAX_MESSAGE_LENGTH) }),
+    };
     return [unlessSame(old, { type, status: "True", ...why }, now)];
   });
-}
-
-function reasonOf({ reason, message }: Phase): Pick<MigrationCondition, "reason" | "message"> {
-  const shown = message === undefined ? undefined : cutText(message, MAX_MESSAGE_LENGTH);
-  return { ...(reason === undefined ? {} : { reason }), ...(shown === undefined ? {} : { message: shown }) };
 }
 
 function unlessSame(
@@ -64,60 +68,124 @@ function unlessSame(
   return isSame ? old : { ...condition, lastUpdateTime: now };
 }
 
-/** The counts of a run as the API has them. */
-export function countsOf(counts: Readonly<Counts>): MigrationCounts {
-  const { done, migrated, current, newer, gone, failed, total } = counts;
-  const remaining = total === undefined ? {} : { remaining: Math.max(0, total - done) };
-  return { migrated, skipped: current + newer + gone, failed, ...remaining };
+/** How many objects a run is through with. */
+export function doneIn({ current, failed, gone, newer, rewritten }: Readonly<Tally>): number {
+  return rewritten + current + newer + gone + failed;
 }
-
-/** A status to write: what is null is taken away. */
-export type StatusChange = Omit<MigrationStatus, "completionTime"> & {
-  readonly completionTime?: string | null;
-};
 
 /** The part of the status that says how far a run is. */
-export function progressOf(counts: Readonly<Counts>): Pick<MigrationStatus, "counts" | "progress"> {
-  const total = Math.max(counts.total ?? counts.done, counts.done);
-  return { counts: countsOf(counts), progress: `${counts.done}/${total}` };
+export function progressOf(tally: Readonly<Tally>): { readonly counts: MigrationCounts; readonly progress: string } {
+  const done = doneIn(tally);
+  // The estimate may fall behind what was seen.
+  const total = Math.max(tally.total, done);
+  const { current, failed, gone, newer, rewritten } = tally;
+  const counts = { migrated: rewritten, skipped: current + newer + gone, failed, remaining: total - done };
+  return { counts, progress: `${done}/${total}` };
 }
 
-/** The phase that a run ends in, where no error ended it. */
-export function phaseAfter(result: MigrationResult): Phase {
-  const { encryption } = result;
-  switch (result.outcome) {
-    case "incomplete":
-      return {
-        type: "Failed",
-        reason: "ObjectsNotMigrated",
-        message: `${result.counts?.failed ?? 0} objects could not be migrated; ${whatIsLeftOf(encryption)}`,
-      };
-    case "nothing-to-do":
-      return { type: "Succeeded", reason: "NothingToDo", message: "storedVersions was the storage version alone" };
-    case "migrated":
-    case "dry-run":
-      return encryption === undefined
-        ? { type: "Succeeded", reason: "Migrated" }
-        : {
-            type: "Succeeded",
-            reason: "Reencrypted",
-            message: `every object is encrypted by configuration ${encryption}`,
-          };
+/** What an event of a run says about what it does; `undefined` where it changes nothing. */
+export function phaseIn(event: MigrationEvent): Phase | undefined {
+  switch (event.type) {
+    case "waiting":
+      return { type: "Waiting", reason: WAITS_FOR[event.for], message: namingFlags(event.reason) };
+    case "beginsAgain":
+      return { type: "Running", reason: "WaitingForOthers", message: namingFlags(event.reason) };
+    case "settling":
+    case "settled":
+    case "frozen":
+    case "progress":
+      return { type: "Running" };
+    default:
+      return undefined;
   }
 }
 
-function whatIsLeftOf(encryption: string | undefined): string {
-  return encryption === undefined ? "storedVersions was not pruned" : "the old key is still needed";
+const WAITS_FOR = { apiServer: "ApiServerMissing", webhook: "WaitingForWebhook", inTree: "InTreeMigration" } as const;
+
+/** The reasons of a wait, beside the codes of errors. */
+export const OWN_REASONS = [...Object.values(WAITS_FOR), "WaitingForOthers", "Queued"] as const;
+
+/** The phase that a run ends in, where no error ended it. */
+export function phaseAfter({ epoch, outcome, tally }: MigrationResult): Phase {
+  const encryption = configurationOf(epoch);
+  switch (outcome) {
+    case "incomplete": {
+      const rest = encryption === undefined ? "storedVersions was not pruned" : "the old key is still needed";
+      const message = `${tally?.failed ?? 0} objects could not be migrated; ${rest}`;
+      return { type: "Failed", reason: "ObjectsNotMigrated", message };
+    }
+    case "nothing-to-do":
+      return { type: "Succeeded", reason: "NothingToDo", message: "storedVersions was the storage version alone" };
+    case "migrated":
+    case "dry-run": {
+      if (encryption === undefined) return { type: "Succeeded", reason: "Migrated" };
+      const message = `every object is encrypted by configuration ${encryption}`;
+      return { type: "Succeeded", reason: "Reencrypted", message };
+    }
+  }
+}
+
+/**
+ * What passes without the user of the migration, or once an administrator has repaired the installation. The engine has
+ * tried again for a while already.
+ */
+const PASSES: ReadonlySet<ErrorCode> = new Set([
+  "AlreadyMigrating",
+  "ApiServerMissing",
+  // The next run lifts the freeze.
+  "CleanupFailed",
+  "Conflict",
+  // Until all API servers were restarted with an EncryptionConfiguration.
+  "EncryptionUnknown",
+  "Forbidden",
+  "ForeignFreeze",
+  "FreezeNotProven",
+  "KubeconfigInvalid",
+  // The namespace of the Lease.
+  "NotFound",
+  "OwnershipLost",
+  // Every object is rewritten: the next run prunes.
+  "PruneFailed",
+  "RetryBudgetExceeded",
+  "ServerUnreachable",
+  "ServerUntrusted",
+  // The CRD changed in each of several attempts.
+  "StorageVersionChanged",
+  "Unauthorized",
+] satisfies readonly ErrorCode[]);
+
+/**
+ * The phase of a migration whose run ended with an error: it waits for what may pass, however long that takes, and has
+ * failed otherwise. docs/errors.md has this in words.
+ */
+export function phaseAfterError(error: unknown): Phase {
+  const message = namingFlags(messageOf(error));
+  if (error instanceof InTreeRunning) return { type: "Waiting", reason: WAITS_FOR.inTree, message };
+  const kind = whose(error);
+  if (kind === "webhook") return { type: "Waiting", reason: WAITS_FOR.webhook, message };
+  const code = error instanceof KsvmError ? error.code : "Internal";
+  const passes = mayPass(error) || kind === "expired" || PASSES.has(code);
+  const reason = passes && code === "ApiRequestFailed" ? "WaitingForOthers" : code;
+  return { type: passes ? "Waiting" : "Failed", reason, message };
+}
+
+/** The user of a migration object has passed no flag: the message says whose flags it names. */
+export function namingFlags(message: string): string {
+  return /--(?:apiserver-endpoints|ignore-apiserver)\b/.test(message)
+    ? `${message} (flags of "ksvm controller")`
+    : message;
 }
 
 /** The part of the status that says what came of a run. */
-export function reportIn(result: MigrationResult): Partial<MigrationStatus> {
-  const progress = result.counts === undefined ? {} : progressOf(result.counts);
-  const proven = result.crd === undefined || result.outcome !== "migrated" ? {} : { crd: result.crd };
-  const failures = result.failures.length === 0 ? {} : { failures: result.failures.map(shortened) };
-  return { ...progress, ...proven, ...failures };
-}
-
-function shortened({ reason, ...object }: ObjectFailure): MigrationFailure {
-  return { ...object, reason: cutText(reason, MAX_REASON_LENGTH) };
+export function reportIn({ epoch, outcome, storageVersion, tally }: MigrationResult): Partial<MigrationStatus> {
+  // Of a CRD, its uid and generation.
+  const isProven = outcome === "migrated" && storageVersion !== undefined && epoch !== undefined;
+  const failures = (tally?.failures ?? []).map(
+    ({ reason, ...object }): MigrationFailure => ({ ...object, reason: cutText(reason, MAX_REASON_LENGTH) }),
+  );
+  return {
+    ...(tally === undefined ? {} : progressOf(tally)),
+    ...(isProven ? { crd: epoch } : {}),
+    ...(failures.length === 0 ? {} : { failures }),
+  };
 }

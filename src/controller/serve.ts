@@ -1,21 +1,19 @@
-import { CONTROLLER_LEASE } from "../api/migration.ts";
-import { SeenServers } from "../old/apiservers/seen-servers.ts";
-import { LeaderElector } from "../old/lease/leader-election.ts";
-import { MigrationFeed } from "../migrations/migration-feed.ts";
+import { CONTROLLER_LEASE, hasCondition, resourceNameOf, type StorageVersionMigration } from "../api/migration.ts";
+import { type CertificateTools, ensureCertificates } from "../certs/ensure.ts";
+import type { Clock } from "../clock.ts";
+import { type MigrationChange, MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import type { HealthServer } from "../observability/health.ts";
-import type { Loop } from "../observability/loops.ts";
+import { ResourceSeries } from "../observability/resource-series.ts";
+import { Retrier } from "../old/retry/retrier.ts";
 import { Waker } from "../old/retry/waker.ts";
-import { CrdSights } from "../trigger/crd-sights.ts";
 import { removeWebhook } from "../webhook/remove-configuration.ts";
-import { HeldFreezes } from "./held-freezes.ts";
-import { LeaderPart } from "./leader-part.ts";
-import { MACHINE_PARTS, type MachineParts } from "./machine-parts.ts";
-import { issueForNames } from "./name-issuer.ts";
-import { ProgressIndex } from "./progress-index.ts";
-import { type ReplicaLoops, replicaLoops } from "./replica-loops.ts";
-import type { ReplicaOptions } from "./replica-options.ts";
-import type { WebhookPart } from "./webhook-part.ts";
+import { LeaderElector } from "./leader-election.ts";
+import { lead, type LeaderOptions } from "./leader-part.ts";
+import { MACHINE_PARTS, type MachineParts, replicaLoops, type ReplicaOptions, together } from "./replica.ts";
+
+// Commands load this when they begin to serve: the others do not need Fastify, prom-client and node-forge.
+export { Metrics } from "../observability/metrics.ts";
+export { observeRequests } from "./observe.ts";
 
 /** What {@link serve} needs. */
 export interface ServeOptions extends ReplicaOptions {
@@ -31,130 +29,119 @@ export interface ServeOptions extends ReplicaOptions {
  *
  * @throws {KsvmError} ListenFailed where an address cannot be had.
  */
-export function serve(options: ServeOptions): Promise<void> {
-  return new Replica(options).run();
+export async function serve(options: ServeOptions): Promise<void> {
+  const { clock, identity, logger, machine = MACHINE_PARTS, metrics, settings } = options;
+  const loops = replicaLoops(clock);
+  const feed = new MigrationFeed({ ...options, pulse: loops.add("migration-watch") });
+  const progress = new ProgressIndex();
+  /** Woken where this replica sees that the Secret has lost its certificates. */
+  const lost = new Waker();
+  // Nothing is frozen where storedVersions are not managed.
+  const webhook =
+    settings.runs.crdMode === "rewrite"
+      ? undefined
+      : machine.openWebhook({
+          ...options,
+          loops,
+          lost,
+          progressOf: (crdName) => progress.of(crdName),
+          issue: (signal) => issueForNames(options, machine.certificates, signal),
+        });
+  const shutdown = { name: "shutdown", check: () => (options.signal.aborted ? "shutting down" : undefined) };
+  metrics.leader.set(0);
+  const health = await machine.startHealth({
+    ...settings.health,
+    liveness: loops.checks(),
+    readiness: webhook === undefined ? [shutdown] : [{ name: "webhook", check: () => webhook.ready() }, shutdown],
+    registry: metrics.registry,
+    logger,
+  });
+  logger.info({ url: health.url, identity }, "Started a replica");
+  const leader = { ...options, feed, loops, series: new ResourceSeries(metrics), lost, machine };
+  try {
+    await together(options.signal, [
+      (signal) => loops.add("election").keep(({ clock: waits }) => compete(leader, waits, signal), signal),
+      (signal) =>
+        loops.add("progress").keep((loop) => {
+          // It waits for the feed, which is a loop of its own.
+          loop.rest();
+          return feed.follow((change) => progress.apply(change), signal);
+        }, signal),
+      (signal) => webhook?.run(signal) ?? removeWebhook({ ...options, signal }),
+    ]);
+  } finally {
+    await health.close();
+    logger.info("Stopped");
+  }
 }
 
-class Replica {
-  readonly #options: ServeOptions;
-  /** A part that fails takes the others with it: a replica does all of its work or none. */
-  readonly #failed = new AbortController();
-  readonly #signal: AbortSignal;
-  readonly #loops: ReplicaLoops;
-  readonly #feed: MigrationFeed;
-  readonly #progress: ProgressIndex;
-  readonly #freezes: HeldFreezes;
-  /** Outlives a leadership: a suspension of this machine ends one. */
-  readonly #seen: SeenServers;
-  /** Outlives a leadership: another client may prune a CRD between two of them. */
-  readonly #sights = new CrdSights();
-  /** Woken where this replica sees that the Secret has lost its certificates. */
-  readonly #lost = new Waker();
-  /** Missing where nothing is frozen. */
-  readonly #webhook: Pick<WebhookPart, "ready" | "run"> | undefined;
-  readonly #machine: MachineParts;
+/** Leads whenever no other replica does. @param clock what the election waits by */
+function compete(options: Omit<LeaderOptions, "leadership">, clock: Clock, signal: AbortSignal): Promise<void> {
+  const { client, identity, logger, metrics, settings } = options;
+  const failures = new FailureLog({
+    clock,
+    logger,
+    failing: "Cannot take or renew the Lease of the leader",
+    working: "The Lease of the leader can be read and written again",
+  });
+  const leadership = new LeaderElector({
+    client: client.kube,
+    clock,
+    namespace: settings.namespace,
+    name: CONTROLLER_LEASE,
+    identity,
+    onError: (error) => failures.failed(error),
+    onAnswer: () => failures.worked(),
+  });
+  const onChange = (isLeading: boolean): void => {
+    metrics.leader.set(isLeading ? 1 : 0);
+    logger.info({ identity }, isLeading ? "Started leading: this replica migrates" : "Stopped leading");
+  };
+  return leadership.run(signal, (leading) => lead({ ...options, leadership }, leading), onChange);
+}
 
-  constructor(options: ServeOptions) {
-    const { clock, machine = MACHINE_PARTS, settings } = options;
-    this.#options = options;
-    this.#machine = machine;
-    this.#signal = AbortSignal.any([options.signal, this.#failed.signal]);
-    this.#loops = replicaLoops(clock, settings);
-    this.#feed = new MigrationFeed({ ...options, pulse: this.#loops.add("migration-watch") });
-    this.#progress = new ProgressIndex(this.#feed);
-    this.#freezes = new HeldFreezes(options);
-    this.#seen = new SeenServers(clock);
-    if (settings.runs.options.crdMode === "manage") {
-      const progressOf = (crdName: string): string | undefined => this.#progress.of(crdName);
-      const issue = (signal: AbortSignal) => issueForNames(options, machine.certificates ?? {}, signal);
-      this.#webhook = machine.openWebhook({ ...options, loops: this.#loops, lost: this.#lost, progressOf, issue });
+/** How long an API server is waited for, in milliseconds. */
+const ISSUE_PATIENCE_MS = 30_000;
+
+/** Takes the steps that are due, but none that needs every API server: the leader goes on with a rotation. */
+function issueForNames(
+  { client, clock, logger, settings }: ReplicaOptions,
+  tools: CertificateTools | undefined,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const retrier = new Retrier({ clock, random: client.kube.random, maxIdleMs: ISSUE_PATIENCE_MS });
+  return ensureCertificates({ ...tools, settings: settings.certificates, client, clock, logger, retrier, signal });
+}
+
+/** How far the migrations that are under way are, for the words of a denial. Every replica denies, one migrates. */
+class ProgressIndex {
+  readonly #running = new Map<string, { readonly resource: string; readonly text: string }>();
+
+  /** In a few words; `undefined` where no migration of this resource (`plural.group`) is under way. */
+  of(resource: string): string | undefined {
+    return [...this.#running.values()].find((progress) => progress.resource === resource)?.text;
+  }
+
+  /** Takes in what the feed tells. */
+  apply(change: MigrationChange): void {
+    if (change.type === "listed") {
+      this.#running.clear();
+      for (const migration of change.migrations) this.#take(migration);
+    } else if (change.type === "changed") {
+      this.#take(change.migration);
+    } else if (change.type === "deleted") {
+      this.#running.delete(change.uid);
     }
   }
 
-  async run(): Promise<void> {
-    const { identity, logger } = this.#options;
-    const health = await this.#startHealth();
-    logger.info({ url: health.url, identity }, "Started a replica");
-    const signal = this.#signal;
-    const parts = [
-      this.#loops.add("election").keep((loop) => this.#lead(loop), signal),
-      this.#loops.add("progress").keep((loop) => {
-        // It waits for the feed, which is a loop of its own.
-        loop.rest();
-        return this.#progress.run(signal);
-      }, signal),
-      this.#loops.add("freezes").keep((loop) => this.#freezes.run(signal, loop.clock), signal),
-      this.#serveWebhook(),
-    ];
-    try {
-      await Promise.all(parts.map((part) => part.catch((error: unknown) => this.#fail(error))));
-    } finally {
-      await Promise.allSettled(parts);
-      await health.close();
-      logger.info("Stopped");
+  #take(migration: StorageVersionMigration): void {
+    const { name, uid } = migration.metadata;
+    if (!hasCondition(migration, "Running")) {
+      this.#running.delete(uid);
+      return;
     }
-  }
-
-  #fail(error: unknown): never {
-    this.#failed.abort(error);
-    throw error;
-  }
-
-  #startHealth(): Promise<HealthServer> {
-    const { logger, metrics, settings } = this.#options;
-    const webhook = this.#webhook;
-    metrics.leader.set(0);
-    const shutdown = { name: "shutdown", check: () => (this.#signal.aborted ? "shutting down" : undefined) };
-    return this.#machine.startHealth({
-      ...settings.health,
-      liveness: this.#loops.checks(),
-      readiness: webhook === undefined ? [shutdown] : [{ name: "webhook", check: () => webhook.ready() }, shutdown],
-      registry: metrics.registry,
-      logger,
-    });
-  }
-
-  async #lead({ clock }: Loop): Promise<void> {
-    const { identity, logger, metrics, settings } = this.#options;
-    const seen = this.#seen;
-    const client = this.#options.client.pendingIn(seen.pending());
-    const failures = new FailureLog({
-      clock,
-      logger,
-      failing: "Cannot take or renew the Lease of the leader",
-      working: "The Lease of the leader can be read and written again",
-    });
-    const elector = new LeaderElector({
-      client,
-      clock,
-      namespace: settings.namespace,
-      name: CONTROLLER_LEASE,
-      identity,
-      onError: (error) => failures.failed(error),
-      onAnswer: () => failures.worked(),
-    });
-    const leader = new LeaderPart({
-      ...this.#options,
-      client,
-      feed: this.#feed,
-      leadership: elector,
-      loops: this.#loops,
-      freezes: this.#freezes,
-      lost: this.#lost,
-      seen,
-      sights: this.#sights,
-    });
-    await elector.run(
-      this.#signal,
-      (leading) => leader.run(leading),
-      (isLeading) => {
-        metrics.leader.set(isLeading ? 1 : 0);
-        logger.info({ identity }, isLeading ? "Started leading: this replica migrates" : "Stopped leading");
-      },
-    );
-  }
-
-  async #serveWebhook(): Promise<void> {
-    return this.#webhook?.run(this.#signal) ?? removeWebhook({ ...this.#options, signal: this.#signal });
+    const { progress = "" } = migration.status ?? {};
+    const text = `migrations/${name}${progress === "" ? "" : `: ${progress} objects`}`;
+    this.#running.set(uid, { resource: resourceNameOf(migration.spec.resource), text });
   }
 }

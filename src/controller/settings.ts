@@ -1,6 +1,6 @@
-import type { CertificateSettings } from "../certs/ensure-options.ts";
+import type { CertificateSettings } from "../certs/ensure.ts";
+import type { RunSettings } from "../migrator/migrate.ts";
 import { ALL_ADDRESSES } from "../serving/listen.ts";
-import type { RunSettings } from "../old/migrator/assemble-run.ts";
 
 /**
  * Where the serving certificate comes from: `own` is the Secret that `ksvm certs` keeps, `secret` one that another program keeps, and
@@ -13,7 +13,7 @@ export const CONTROLLER_DEFAULTS = {
   certificates: "own",
   /** Where deploy/ mounts a Secret with a serving pair, for `files`. */
   certDir: "/etc/ksvm/tls",
-  concurrentMigrations: 1,
+  concurrentMigrations: 4,
   finishedMigrationsLimit: 0,
   healthHost: ALL_ADDRESSES,
   healthPort: 8080,
@@ -53,7 +53,7 @@ export interface ControllerSettings extends ServingSettings {
   readonly certificates: CertificateSettings;
   /** The address of /livez, /readyz and /metrics. */
   readonly health: { readonly host: string; readonly port: number };
-  /** How runs are made; with `options.crdMode` "rewrite" there is no webhook. */
+  /** How runs are made. With `crdMode` "rewrite" there is no webhook. */
   readonly runs: RunSettings;
   readonly concurrentMigrations: number;
   /** How many finished migrations of each resource stay; 0 keeps all of them. */

@@ -1,40 +1,27 @@
+import { isIP } from "node:net";
 import type { CustomResourceDefinition } from "../api/crd.ts";
-import { SYSTEM_NAMESPACE } from "../api/migration.ts";
-import { formatOwner, type Freezer, type FreezeOwner, freezerOf } from "../api/owner.ts";
-import { type IdentityLease, identityLeases, type LiveLease } from "../old/apiservers/control-plane-objects.ts";
-import { isOverdue } from "../old/apiservers/missing-api-server.ts";
-import type { Clock } from "../clock.ts";
-import { KsvmError } from "../errors.ts";
-import { hasMigratingCondition } from "../old/freeze/freeze-rule.ts";
-import {
-  type InTreeMigration,
-  inTreeMigrations,
-  inTreeResourceOf,
-  isInTreeUnfinished,
-} from "../in-tree/in-tree-migrations.ts";
+import { ApiServerMissing, identityLeases } from "../apiservers/find.ts";
+import { findReplicas, shakeHands } from "../certs/replicas.ts";
+import { KsvmError, messageOf } from "../errors.ts";
+import { freezerOf, isHeld } from "../freeze/freeze.ts";
+import { WEBHOOK_NAME } from "../freeze/rule.ts";
+import { type InTreeMigration, inTreeMigrations } from "../in-tree/in-tree-migrations.ts";
 import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
+import { unlessForbidden } from "../kube/errors.ts";
+import { type Lease, WEBHOOK_CONFIGURATIONS } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
 import { projectedPages } from "../old/kube/list-projected.ts";
 import { CRDS } from "../old/kube/resources.ts";
-import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
-import { isRunDead } from "../old/lease/run-liveness.ts";
-import { type LeaseRef, runLeaseOf } from "../old/lease/run-lease-ref.ts";
+import type { CallContext } from "../old/retry/call-context.ts";
+import { mapInFlight } from "../old/retry/map-in-flight.ts";
+import { isStorageMigrating } from "../plan/lift-by-hand.ts";
 import { listedObjects } from "../plan/listed-objects.ts";
 import { FREEZER_FIELDS } from "../plan/plan.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
-import type { CallContext } from "../old/retry/call-context.ts";
-import { mapInFlight } from "../old/retry/map-in-flight.ts";
-import type { ClusterFacts, CrdFacts, DoctorFacts, FoundFreeze } from "./doctor-types.ts";
-import { webhookFacts } from "./webhook-answer.ts";
-
-/** What reading the facts takes. */
-export interface DoctorContext extends CallContext {
-  readonly clock: Clock;
-}
+import { type CrdFacts, type DoctorFacts, type FoundFreeze, isAtWork, type WebhookFacts } from "./diagnose.ts";
 
 const CRD_PAGE_SIZE = 40;
 const CRDS_IN_FLIGHT = 8;
-/** An API server that lives renews its identity Lease every 10 s, and up to half a second later. */
-const WATCH_LEASES_MS = 15_000;
 /** Of the schemas nothing is read but what tells a version that a repair brought back. */
 const DOCTOR_FIELDS = crdProjection(
   {
@@ -60,14 +47,14 @@ const DOCTOR_FIELDS = crdProjection(
 );
 
 /**
- * Reads what a diagnosis rests on, and changes nothing. A freeze is watched for as long as the Lease of its run lasts, an identity
- * Lease that is overdue for 15 s.
+ * Reads what a diagnosis rests on, and changes nothing. A freeze is watched for as long as the Lease of its run lasts,
+ * an identity Lease that looks overdue for 15 s.
  * @param names full names of CRDs; where there are none, every CRD is looked at, and what does not belong to one
- * @throws {KsvmError} ResourceNotFound for a name of no CRD; RetryBudgetExceeded where the API server does not answer; {ApiError}
- *   Forbidden where CRDs may not be read.
+ * @throws {KsvmError} ResourceNotFound for a name of no CRD; RetryBudgetExceeded where the API server does not answer;
+ *   {ApiError} Forbidden where CRDs may not be read.
  */
-export async function readDoctorFacts(context: DoctorContext, names: readonly string[]): Promise<DoctorFacts> {
-  const { client, retrier, signal } = context;
+export async function readDoctorFacts(context: CallContext, names: readonly string[]): Promise<DoctorFacts> {
+  const { signal } = context;
   const crds = names.length === 0 ? await everyCrd(context) : await namedCrds(context, names);
   const factsOf = async (crd: CustomResourceDefinition): Promise<CrdFacts> => ({
     crd,
@@ -75,61 +62,44 @@ export async function readDoctorFacts(context: DoctorContext, names: readonly st
     freeze: await freezeOf(context, crd),
   });
   const facts = await mapInFlight(crds, factsOf, { most: CRDS_IN_FLIGHT, signal });
-  const inTree = await retrier.run(() => unlessForbidden(() => inTreeMigrations(client, { signal })), signal);
+  const inTree = await readInTree(context);
   const now = await mapInFlight(facts, (one) => asOfNow(context, one, inTree ?? []), { most: CRDS_IN_FLIGHT, signal });
   return {
     crds: now.filter((one) => one !== undefined),
     inTree,
-    ...(names.length === 0 ? { cluster: await clusterFacts(context) } : {}),
+    ...(names.length === 0
+      ? { cluster: { silentLeases: await silentLeases(context), webhook: await webhookFacts(context) } }
+      : {}),
   };
 }
 
+/** The migrations of Kubernetes' own migrator; `undefined` where this user may not list them. */
+export function readInTree({ client, retrier, signal }: CallContext): Promise<readonly InTreeMigration[] | undefined> {
+  return retrier.run(() => unlessForbidden(inTreeMigrations(client, { signal })), signal);
+}
+
 /**
- * A CRD is read again whose freeze may not be that of a live run, or whose condition none of these migrations explains: since it was read,
- * that run may have lifted its freeze and given up its Lease, the migration that explained the condition may have ended, or a run of ksvm
- * may have proven what the one before had pruned.
+ * A CRD is read again whose freeze may not be that of a live run, or whose condition none of these migrations explains:
+ * since it was read, that run may have lifted its freeze and given up its Lease, the migration that explained the
+ * condition may have ended, or a run of ksvm may have proven what the one before had pruned.
  * @returns `undefined` where the CRD is gone
  */
 async function asOfNow(
-  context: DoctorContext,
+  context: CallContext,
   facts: CrdFacts,
   inTree: readonly InTreeMigration[],
 ): Promise<CrdFacts | undefined> {
   const { crd, freeze } = facts;
-  const explains = (one: InTreeMigration): boolean =>
-    inTreeResourceOf(one) === crd.metadata.name && isInTreeUnfinished(one);
-  const isOfNote = hasMigratingCondition(crd) || pruneDoubtOf(crd) !== undefined;
+  const isOfNote = isStorageMigrating(crd) || pruneDoubtOf(crd) !== undefined;
   const isDoubtful = freeze !== undefined && freeze.isAlive !== true;
-  return isDoubtful || (isOfNote && !inTree.some(explains)) ? readAgain(context, facts) : facts;
-}
-
-/**
- * The freeze of another run than the one that was judged is judged in its turn, and its CRD read once more after that.
- * @param isLast whether one more freeze of another run is not judged any more: as long as runs come and go, every look may come too late
- */
-async function readAgain(context: DoctorContext, facts: CrdFacts, isLast = false): Promise<CrdFacts | undefined> {
-  const { client, retrier, signal } = context;
-  const { name } = facts.crd.metadata;
-  const find = () => client.findFields<CustomResourceDefinition>(CRDS, { name }, DOCTOR_FIELDS, { signal });
-  const crd = await retrier.run(find, signal);
-  if (crd === undefined) {
-    return undefined;
-  }
-  const freezer = freezerOf(crd.metadata);
-  if (freezer?.kind !== "run") {
-    return { ...facts, crd, freeze: freezer };
-  }
-  if (isJudged(facts.freeze, freezer.owner)) {
-    return { ...facts, crd };
-  }
-  const freeze = isLast ? { ...freezer, isAlive: undefined } : await judged(context, name, freezer);
-  const again = { ...facts, crd, freeze };
-  return isLast || freeze.isAlive === true ? again : readAgain(context, again, true);
-}
-
-/** A later attempt of a run is judged by itself: its Lease may have been gone between the two. */
-function isJudged(freeze: FoundFreeze | undefined, owner: FreezeOwner): boolean {
-  return freeze?.kind === "run" && formatOwner(freeze.owner) === formatOwner(owner);
+  if (!isDoubtful && !(isOfNote && !isAtWork(facts, inTree))) return facts;
+  const now = await findCrd(context, crd.metadata.name);
+  if (now === undefined) return undefined;
+  const owner = freezerOf(now.metadata);
+  if (owner === undefined) return { ...facts, crd: now, freeze: undefined };
+  // A run that froze it a moment ago is taken for one that lives.
+  const isSame = JSON.stringify(owner) === JSON.stringify(freeze?.owner);
+  return { ...facts, crd: now, freeze: isSame ? freeze : { owner, isAlive: owner === "other" ? undefined : true } };
 }
 
 async function everyCrd({ client, signal }: CallContext): Promise<readonly CustomResourceDefinition[]> {
@@ -141,14 +111,10 @@ async function everyCrd({ client, signal }: CallContext): Promise<readonly Custo
   return crds.toSorted((a, b) => a.metadata.name.localeCompare(b.metadata.name));
 }
 
-async function namedCrds(
-  { client, retrier, signal }: CallContext,
-  names: readonly string[],
-): Promise<readonly CustomResourceDefinition[]> {
+async function namedCrds(context: CallContext, names: readonly string[]): Promise<readonly CustomResourceDefinition[]> {
   const crds: CustomResourceDefinition[] = [];
   for (const name of new Set(names)) {
-    const find = () => client.findFields<CustomResourceDefinition>(CRDS, { name }, DOCTOR_FIELDS, { signal });
-    const crd = await retrier.run(find, signal);
+    const crd = await findCrd(context, name);
     if (crd === undefined) {
       throw new KsvmError("ResourceNotFound", `Cannot diagnose "${name}": no CustomResourceDefinition has this name`);
     }
@@ -157,50 +123,97 @@ async function namedCrds(
   return crds;
 }
 
-async function freezeOf(context: DoctorContext, crd: CustomResourceDefinition): Promise<FoundFreeze | undefined> {
-  const freezer = freezerOf(crd.metadata);
-  return freezer?.kind === "run" ? judged(context, crd.metadata.name, freezer) : freezer;
+function findCrd(
+  { client, retrier, signal }: CallContext,
+  name: string,
+): Promise<CustomResourceDefinition | undefined> {
+  const find = () => client.findFields<CustomResourceDefinition>(CRDS, { name }, DOCTOR_FIELDS, { signal });
+  return retrier.run(find, signal);
 }
 
-type FrozenByRun = Extract<Freezer, { kind: "run" }>;
-
-async function judged(
-  context: DoctorContext,
-  crdName: string,
-  freezer: FrozenByRun,
-): Promise<Extract<FoundFreeze, { kind: "run" }>> {
-  const ref = leaseOfRun(crdName, freezer.owner);
-  const isDead = ref && (await unlessForbidden(() => isRunDead(context, ref)));
-  return { ...freezer, isAlive: isDead === undefined ? undefined : !isDead };
+async function freezeOf(
+  { client, signal }: CallContext,
+  crd: CustomResourceDefinition,
+): Promise<FoundFreeze | undefined> {
+  const owner = freezerOf(crd.metadata);
+  if (owner === undefined || owner === "other") return owner && { owner };
+  return { owner, isAlive: await unlessForbidden(isHeld(client.kube, owner, signal)) };
 }
 
-/** Where the Lease of a run is, of the controller's or of a command line's; `undefined` where it is in neither namespace. */
-export function leaseOfRun(crdName: string, owner: FreezeOwner): LeaseRef | undefined {
-  return runLeaseOf(crdName, owner, SYSTEM_NAMESPACE);
-}
+/** An API server that lives renews its identity Lease every 10 s, and up to half a second later. */
+const WATCH_LEASES_MS = 15_000;
+const OVERDUE_MS = 30_000;
 
-async function clusterFacts(context: DoctorContext): Promise<ClusterFacts> {
-  return { silentLeases: await silentLeases(context), webhook: await webhookFacts(context) };
-}
-
-/** The Leases that were overdue and stood still while they were watched. One that has expired is waited for by no run. */
-async function silentLeases({
-  client,
-  clock,
-  retrier,
-  signal,
-}: DoctorContext): Promise<readonly LiveLease[] | undefined> {
-  const look = () => retrier.run(() => identityLeases(client, clock, signal), signal);
-  const before = (await look())?.filter(isSilent);
-  if (before === undefined || before.length === 0) {
-    return before;
+/** The identity Leases that were overdue, and stood still while they were watched. */
+async function silentLeases({ client: { kube }, signal }: CallContext): Promise<readonly Lease[] | undefined> {
+  try {
+    const before = await identityLeases(kube, {}, signal);
+    // That of the API server that answered is among them, so no clock of this machine takes part.
+    const newest = Math.max(...before.map(renewedAt));
+    const overdue = before.filter((lease) => newest - renewedAt(lease) > OVERDUE_MS);
+    if (overdue.length === 0) return [];
+    await kube.clock.sleep(WATCH_LEASES_MS, signal);
+    const stood = ({ metadata: { resourceVersion, uid } }: Lease): boolean =>
+      overdue.some(({ metadata }) => metadata.uid === uid && metadata.resourceVersion === resourceVersion);
+    return (await identityLeases(kube, {}, signal)).filter(stood);
+  } catch (error) {
+    if (error instanceof ApiServerMissing) return [];
+    if (error instanceof KsvmError && error.code === "Forbidden") return undefined;
+    throw error;
   }
-  await clock.sleep(WATCH_LEASES_MS, signal);
-  const stood = ({ name, renewTime, uid }: LiveLease): boolean =>
-    before.some((one) => one.name === name && one.uid === uid && one.renewTime === renewTime);
-  return (await look())?.filter((lease) => isSilent(lease) && stood(lease));
 }
 
-function isSilent(lease: IdentityLease): boolean {
-  return isOverdue(lease) && !lease.isOver;
+function renewedAt({ spec }: Lease): number {
+  return Date.parse(String(spec?.renewTime));
+}
+
+const HTTPS_PORT = 443;
+
+/** A ValidatingWebhookConfiguration, as far as it says where the webhook is. */
+interface Configuration {
+  readonly webhooks?: readonly {
+    readonly clientConfig?: {
+      readonly url?: string;
+      readonly service?: { readonly namespace: string; readonly name: string };
+    };
+  }[];
+}
+
+/**
+ * Whether a server answers for ksvm's webhook: of a Service the API server knows the endpoints that serve, a URL is
+ * called from here by a TLS handshake.
+ */
+async function webhookFacts({ client, signal }: CallContext): Promise<WebhookFacts> {
+  const path = `${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`;
+  const find = async (): Promise<{ readonly found: Configuration | undefined }> => ({
+    found: await client.kube.find<Configuration>(path, { signal }),
+  });
+  const read = await retry(client.kube, () => unlessForbidden(find()), { signal });
+  if (read === undefined) return { state: "unknown", reason: "this user may not get it" };
+  if (read.found === undefined) return { state: "absent" };
+  const { service, url } = read.found.webhooks?.[0]?.clientConfig ?? {};
+  if (url !== undefined) return urlFacts(url, signal);
+  const { name = "", namespace = "" } = service ?? {};
+  const replicas = await retry(client.kube, () => findReplicas(client, { namespace, service: name }, signal), {
+    signal,
+  });
+  if (replicas === undefined) {
+    return { state: "unknown", reason: `this user may not list endpointslices in ${namespace}` };
+  }
+  return replicas.length > 0
+    ? { state: "answers" }
+    : { state: "silent", reason: `Service "${namespace}/${name}" has no endpoint that serves` };
+}
+
+async function urlFacts(text: string, signal: AbortSignal): Promise<WebhookFacts> {
+  try {
+    const { hostname, port } = new URL(text);
+    const host = hostname.replaceAll(/[[\]]/g, "");
+    const serverName = isIP(host) === 0 ? host : "";
+    await shakeHands({ host, port: port === "" ? HTTPS_PORT : Number(port) }, serverName, signal);
+    return { state: "answers" };
+  } catch (error) {
+    signal.throwIfAborted();
+    return { state: "silent", reason: `${text} does not answer from here (${messageOf(error)})` };
+  }
 }

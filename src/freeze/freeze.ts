@@ -94,7 +94,8 @@ const MAX_CONFLICTS = 20;
  *
  * @param epoch the CRD must still be of it
  * @returns the CRD as it is frozen
- * @throws {EpochChanged}; {KsvmError} ForeignFreeze where another client froze it
+ * @throws {EpochChanged}; {KsvmError} ForeignFreeze where another client froze it; AlreadyMigrating where a run did that
+ * lives, and has its Lease in another namespace
  */
 export async function freeze(
   client: Client,
@@ -102,21 +103,28 @@ export async function freeze(
   { guard, owner, signal }: { readonly guard: Guard; readonly owner: FreezeOwner; readonly signal: AbortSignal },
 ): Promise<Crd> {
   const { name } = epoch.metadata;
-  if (guard.kind === "policy") await installPolicy(client, name, owner, signal);
-  const annotations = { [MIGRATING]: MIGRATING_VALUE, [OWNER]: JSON.stringify(owner) };
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await retry(client, () => client.get<Crd>(`${CRDS}/${name}`, { signal }), { signal });
     if (epochOf(crd) !== epochOf(epoch)) throw new EpochChanged(name, "the spec of the CRD changed");
     if (isFrozenBy(crd, owner.identity)) return crd;
-    if (freezerOf(crd.metadata) === "other") throw foreignFreeze(crd);
-    // Not broken off half way: what is under way could land after the freeze was lifted.
-    const frozen = await annotate(client, crd, annotations, new AbortController().signal);
+    const freezer = freezerOf(crd.metadata);
+    if (freezer === "other") throw foreignFreeze(name);
+    if (freezer !== undefined && freezer.lease !== owner.lease && (await isHeld(client, freezer, signal))) {
+      const text = `"${freezer.identity}" is migrating it (Lease "${freezer.lease}"); wait for it to end`;
+      throw new KsvmError("AlreadyMigrating", `Cannot migrate "${name}": ${text}`);
+    }
+    // The owner first. Lifting the freeze takes it off, so a freeze that arrives after that finds another CRD, and fails.
+    const claimed = await annotate(client, crd, { [OWNER]: JSON.stringify(owner) }, signal);
+    if (claimed === undefined) continue;
+    if (guard.kind === "policy") await installPolicy(client, name, owner, signal);
+    const frozen = await annotate(client, claimed, { [MIGRATING]: MIGRATING_VALUE }, signal);
     if (frozen !== undefined) return frozen;
   }
   throw new EpochChanged(name, "other clients kept writing the CRD");
 }
 
-function foreignFreeze({ metadata: { name } }: Crd): KsvmError {
+/** What a run says that finds the freeze of another client. */
+export function foreignFreeze(name: string): KsvmError {
   return new KsvmError(
     "ForeignFreeze",
     `Cannot migrate "${name}": its storage version is frozen by something other than ksvm (annotation ${MIGRATING}); ` +
@@ -163,35 +171,43 @@ const UNFREEZE_MS = 3_600_000;
  * Lifts the freeze of one run: removes its policy, then the annotations. Whatever is left of a run that dies in between
  * has its annotation, so that the next one finds it. The freeze and the policy of another run or client are left alone.
  *
+ * @param guard of that run, where it is known
  * @returns whether there was a freeze to lift
  */
-export async function unfreeze(client: Client, crdName: string, identity: string): Promise<boolean> {
+export async function unfreeze(client: Client, crdName: string, identity: string, guard?: Guard): Promise<boolean> {
   const { signal } = new AbortController();
   const limits = { signal, forMs: UNFREEZE_MS };
   // Where it fails, the CRD is unfrozen all the same: a policy alone denies nothing.
-  const removal = await removePolicy(client, crdName, identity).catch((error: unknown) => ({ error }));
+  const isSeen = guard?.kind === "policy";
+  const removal = await removePolicy(client, crdName, identity, isSeen).catch((error: unknown) => ({ error }));
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${crdName}`, { signal }), limits);
     const { annotations = {} } = crd?.metadata ?? {};
     // Of a freeze that another client has lifted, the owner may be left: it would name a run that is over.
     const isOurs = crd !== undefined && parseOwner(annotations[OWNER])?.identity === identity;
-    if (!isOurs || (await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal, UNFREEZE_MS))) {
+    // The other client may have put on a freeze of its own since.
+    const isForeign = crd !== undefined && freezerOf(crd.metadata) === "other";
+    const lifted = { ...(isForeign ? {} : { [MIGRATING]: null }), [OWNER]: null };
+    if (!isOurs || (await annotate(client, crd, lifted, signal, UNFREEZE_MS))) {
       if (removal !== undefined) throw removal.error;
-      return isOurs && annotations[MIGRATING] !== undefined;
+      return isOurs && !isForeign && annotations[MIGRATING] !== undefined;
     }
     await client.clock.sleep(50 * (conflicts + client.random()), signal);
   }
   throw new KsvmError("CleanupFailed", `Cannot lift the freeze of "${crdName}": other clients kept writing the CRD`);
 }
 
-/** Removes the policy and its binding where they are those of this run: another one has the same names. */
-async function removePolicy(client: Client, crdName: string, identity: string): Promise<void> {
+/**
+ * Removes the policy and its binding where they are those of this run: another one has the same names.
+ * @param isSeen whether the user has the right to read them: beside the webhook no run installs one, and needs none
+ */
+async function removePolicy(client: Client, crdName: string, identity: string, isSeen: boolean): Promise<void> {
   const { signal } = new AbortController();
   const name = policyName(crdName);
   for (const path of [`${BINDINGS}/${name}`, `${POLICIES}/${name}`]) {
     const remove = async (): Promise<void> => {
-      // Beside the webhook no run installs one, and its user needs no right to it.
-      const found = await unlessForbidden(client.find<KubeObject>(path, { signal }));
+      const find = client.find<KubeObject>(path, { signal });
+      const found = await (isSeen ? find : unlessForbidden(find));
       const { annotations, resourceVersion, uid } = found?.metadata ?? {};
       if (parseOwner(annotations?.[OWNER])?.identity !== identity) return;
       await client.delete(path, { signal, preconditions: { uid, resourceVersion } });
@@ -228,7 +244,7 @@ export async function unfreezeLeftBehind(client: Client, crd: Crd, signal: Abort
 const POLL_MS = 1_000;
 
 /** Whether a run holds its Lease: it renews it while it is watched. */
-async function isHeld(client: Client, { identity, lease }: FreezeOwner, signal: AbortSignal): Promise<boolean> {
+export async function isHeld(client: Client, { identity, lease }: FreezeOwner, signal: AbortSignal): Promise<boolean> {
   const [namespace = "", name = ""] = lease.split("/");
   // The annotation says which Lease that is. Who may write it could name any, and keep the freeze in place.
   const path = `${LEASES}/${encodeURIComponent(namespace)}/leases/${encodeURIComponent(name)}`;

@@ -73,7 +73,7 @@ async function doubt(
 }
 
 /** A JSON patch that makes another version the storage version. One is added where there is none; no schema is sent. */
-function storageChange(crd: Crd): readonly object[] {
+export function storageChange(crd: Crd): readonly object[] {
   const { versions } = crd.spec;
   const from = versions.findIndex(({ name }) => name === storageVersion(crd));
   const other = versions.findIndex(({ storage }) => !storage);

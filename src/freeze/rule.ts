@@ -81,7 +81,7 @@ export function freezeVerdict(oldCrd: Crd, newCrd: Crd, besides: readonly string
 }
 
 /** A valid CRD has exactly one. The whole set is compared, so that an invalid object never slips past the rule. */
-function storageVersions({ spec }: Crd): readonly string[] {
+export function storageVersions({ spec }: Crd): readonly string[] {
   return spec.versions.flatMap(({ name, storage }) => (storage ? [name] : [])).toSorted();
 }
 
@@ -153,12 +153,15 @@ export const MATCH_CONDITIONS = [
 ] as const;
 
 /** The denial of {@link freezeVerdict} as a CEL expression. */
-const MESSAGE_CEL = `${HAS_ANNOTATION} ? ${messageCel("annotation")} : ${messageCel("condition")}`;
+export const MESSAGE_CEL = `${HAS_ANNOTATION} ? ${messageCel("annotation")} : ${messageCel("condition")}`;
 
 function messageCel(mark: FreezeMark): string {
-  const storage = (object: string): string =>
-    `${object}.spec.versions.filter(version, version.storage).map(version, version.name).join(", ")`;
-  const facts = { name: "oldObject.metadata.name", oldStorage: storage("oldObject"), newStorage: storage("object") };
+  const storage = "spec.versions.filter(version, version.storage).map(version, version.name).join(\", \")";
+  const facts = {
+    name: "oldObject.metadata.name",
+    oldStorage: `oldObject.${storage}`,
+    newStorage: `object.${storage}`,
+  };
   // A JSON string is a CEL string too.
   return DENIALS[mark].map((part) => (typeof part === "string" ? JSON.stringify(part) : facts[part.fact])).join(" + ");
 }

@@ -1,6 +1,6 @@
 import type { Clock } from "../clock.ts";
 import { ApiError, isAbsent, type Status } from "./errors.ts";
-import { Connection, type HttpAnswer, type HttpRequest, type Send } from "./http.ts";
+import { type Connection, type HttpAnswer, type HttpRequest, type Send } from "./http.ts";
 import { APPLY_PATCH, type KubeList, MERGE_PATCH, METADATA_LIST } from "./objects.ts";
 
 /** What a client is made of. */
@@ -152,13 +152,13 @@ export class Client {
     options: WriteOptions,
     { body, contentType }: { readonly body?: unknown; readonly contentType?: string } = {},
   ): Promise<Answer<T>> {
-    const answer = await this.#answer(method, path, options, { body, contentType, isStream: false });
+    const answer = await this.answer(method, path, options, { body, contentType, isStream: false });
     const parsed = parseJson(answer.text);
     if (typeof parsed !== "object" || parsed === null) {
       // No API server answers so. The text is not quoted: it may be anything.
       throw new ApiError(`${method} ${path}`, 0, "the answer is no JSON object", { code: "ApiRequestFailed" });
     }
-    return { body: parsed as T, date: dateOf(answer), size: answer.text.length };
+    return { body: parsed as T, date: answer.date, size: answer.text.length };
   }
 
   /**
@@ -166,12 +166,17 @@ export class Client {
    * @throws as {@link request}
    */
   async lines(path: string, options: CallOptions & { readonly maxLineBytes?: number }): Promise<AsyncIterable<string>> {
-    const { lines } = await this.#answer("GET", path, options, { isStream: true, maxBytes: options.maxLineBytes });
+    const { lines } = await this.answer("GET", path, options, { isStream: true, maxBytes: options.maxLineBytes });
     if (lines === undefined) throw new ApiError(`GET ${path}`, 0, "the answer is no stream");
     return lines;
   }
 
-  async #answer(
+  /**
+   * Sends one request.
+   * @returns the answer as it came
+   * @throws {ApiError} for an answer of 300 or above, and where none came; the signal's reason
+   */
+  async answer(
     method: HttpRequest["method"],
     path: string,
     { accept = "application/json", dryRun = false, fieldManager, query, signal, timeoutMs = TIMEOUT_MS }: WriteOptions,
@@ -186,7 +191,7 @@ export class Client {
       readonly isStream: boolean;
       readonly maxBytes?: number | undefined;
     },
-  ): Promise<HttpAnswer> {
+  ): Promise<HttpAnswer & Pick<Answer<unknown>, "date">> {
     signal.throwIfAborted();
     const answer = await this.#send({
       method,
@@ -202,7 +207,7 @@ export class Client {
       signal,
     });
     if (answer.status >= 300) throw errorIn(`${method} ${path}`, answer);
-    return answer;
+    return { ...answer, date: dateOf(answer) };
   }
 }
 

@@ -1,10 +1,14 @@
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
 import { Client } from "./client.ts";
+import type { HttpRequest, Send } from "./http.ts";
 import { ApiError, mayPass, whose } from "./errors.ts";
 import type { KubeconfigOptions } from "./kubeconfig.ts";
 import { pauseAfter } from "./retry.ts";
 import { senderFor } from "./undici-send.ts";
+
+/** Told of every answer; of none with status 0. It lies on the path of every rewrite and must neither throw nor take long. */
+export type RequestObserver = (method: HttpRequest["method"], status: number, seconds: number) => void;
 
 /** The oldest Kubernetes that ksvm is tested with: five minor releases are supported. */
 const OLDEST_MINOR = 32;
@@ -18,13 +22,24 @@ const TRIES = 5;
  */
 export async function connect(
   options: KubeconfigOptions,
-  { clock, random, signal }: { readonly clock: Clock; readonly random: () => number; readonly signal: AbortSignal },
+  {
+    clock,
+    observe,
+    random,
+    signal,
+  }: {
+    readonly clock: Clock;
+    readonly random: () => number;
+    readonly signal: AbortSignal;
+    /** Told of each request that was sent. @default nobody is */
+    readonly observe?: RequestObserver | undefined;
+  },
 ): Promise<{ readonly client: Client; readonly close: () => Promise<void> }> {
   // Whoever brings a `send` of its own needs no client-node, which takes most of the time to load.
   const { loadKubeconfig } = await import("./kubeconfig.ts");
   const access = loadKubeconfig(options);
   const sender = senderFor(access, clock);
-  const client = new Client({ address: access.server, send: sender.send, clock, random });
+  const client = new Client({ address: access.server, send: observe === undefined ? sender.send : observed(sender.send, clock, observe), clock, random });
   try {
     await firstAnswer(client, signal);
   } catch (error) {
@@ -55,4 +70,18 @@ async function firstAnswer(client: Client, signal: AbortSignal): Promise<void> {
       await client.clock.sleep(pauseAfter(error, attempt, client.random()), signal);
     }
   }
+}
+
+function observed(send: Send, clock: Clock, observe: RequestObserver): Send {
+  return async (request) => {
+    const start = clock.monotonic();
+    let status = 0;
+    try {
+      const answer = await send(request);
+      ({ status } = answer);
+      return answer;
+    } finally {
+      observe(request.method, status, (clock.monotonic() - start) / 1_000);
+    }
+  };
 }

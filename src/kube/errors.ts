@@ -9,6 +9,7 @@ export interface Status {
   readonly metadata?: { readonly continue?: string };
   readonly details?: {
     readonly name?: string;
+    readonly kind?: string;
     readonly retryAfterSeconds?: number;
     readonly causes?: readonly { readonly reason?: string; readonly message?: string; readonly field?: string }[];
   };

@@ -108,7 +108,7 @@ async function credentialsOf(config: KubeConfig, { as }: KubeconfigOptions): Pro
   // As with client-go, what proves who asks is sent to no server without TLS, such as `kubectl proxy`.
   const isSecret = config.getCurrentCluster()?.server.startsWith("https:") ?? false;
   const { Authorization } = (applied.headers ?? {}) as { Authorization?: string };
-  const basic = applied.auth == null ? undefined : `Basic ${Buffer.from(applied.auth).toString("base64")}`;
+  const basic = applied.auth === undefined || applied.auth === null ? undefined : `Basic ${Buffer.from(applied.auth).toString("base64")}`;
   const authorization = Authorization?.trim() ?? basic;
   return {
     headers: {

@@ -36,7 +36,7 @@ export class Pages {
    * One page; without a token the first one, which is consistent. After an expired token the list goes on at the same
    * place, as of now, or begins again: what was written meanwhile lies beyond the watermark, and is skipped.
    */
-  async list(token?: string | undefined): Promise<KubeList<KubeObject>> {
+  async list(token?: string): Promise<KubeList<KubeObject>> {
     for (let continueToken = token; ; ) {
       try {
         const page = await retry(this.#client, () => this.#listOnce(continueToken), { signal: this.#signal });

@@ -98,7 +98,7 @@ class Sessions {
     if (before !== undefined && isSame(before.credentials, credentials)) {
       this.#session = { ...before, credentials, since };
     } else {
-      this.#session = { credentials, since, ...connections(this.#access, credentials) };
+      this.#session = { credentials, since, ...connectionsBy(this.#access, credentials) };
       // Requests that are under way end well; no new one is given to it.
       void before?.close();
     }
@@ -124,7 +124,7 @@ function isSame(a: Credentials, b: Credentials): boolean {
   ].every(([one, other]) => String(one) === String(other));
 }
 
-function connections(access: ClusterAccess, credentials: Credentials): Pick<Session, "dispatcher" | "close"> {
+function connectionsBy(access: ClusterAccess, credentials: Credentials): Pick<Session, "dispatcher" | "close"> {
   const pools = new Map<string, Dispatcher>();
   const own = new WeakMap<Connection, Dispatcher>();
   return {
@@ -176,7 +176,7 @@ function dispatcherFor(
     const text = "the proxy of the cluster, or of the environment, is not the URL of an http, https or socks5 proxy";
     throw new KsvmError("KubeconfigInvalid", `Cannot use the kubeconfig: ${text}`);
   }
-  if (url.protocol === "socks5:") return new Socks5ProxyAgent(url, { ...options, requestTls: tls } as object);
+  if (url.protocol === "socks5:") return new Socks5ProxyAgent(url, { ...options, requestTls: tls });
   // The cluster's authority is trusted for the proxy, too, as with kubectl, and so are public ones.
   const proxyTls = isInsecure
     ? { rejectUnauthorized: false }

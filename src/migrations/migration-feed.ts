@@ -1,9 +1,16 @@
 import type { Logger } from "pino";
 import type { StorageVersionMigration } from "../api/migration.ts";
+import {
+  ATTEMPT_ANNOTATION,
+  CREATED_BY_LABEL,
+  HASH_ANNOTATION,
+  PRIORITY_ANNOTATION,
+  REENCRYPT_ANNOTATION,
+} from "../api/names.ts";
 import type { Parsed } from "../api/parse-meta.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
-import { prune } from "../old/json/json-projection.ts";
+import { type Projection, prune } from "../old/json/json-projection.ts";
 import type { ApiClient, KubeObject } from "../old/kube/client.ts";
 import { FollowPace } from "../old/retry/follow-pace.ts";
 import { listProjected } from "../old/kube/list-projected.ts";
@@ -11,7 +18,6 @@ import { MIGRATIONS } from "../old/kube/resources.ts";
 import { type WatchEvent, watchObject } from "../old/kube/watch.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { ToldOnce } from "../told-once.ts";
-import { MIGRATION_FIELDS } from "./migration-fields.ts";
 import { isDeleted } from "./read-migration.ts";
 
 /** What became of the migrations of a cluster. */
@@ -45,8 +51,7 @@ const PAGE_SIZE = 100;
 
 /**
  * The StorageVersionMigrations of a cluster for everything in this process that follows them: one list and one watch,
- * however many followers there are, and of each migration only the fields that any of them reads (src/migrations/migration-fields.ts).
- * The feed itself keeps nothing.
+ * however many followers there are, and of each migration only the fields that any of them reads: {@link MIGRATION_FIELDS}. The feed itself keeps nothing.
  */
 export class MigrationFeed {
   readonly #options: MigrationFeedOptions;
@@ -219,4 +224,50 @@ export class MigrationFeed {
     }
     return object === undefined || isDeleted(object) ? undefined : object;
   }
+}
+
+const ANNOTATIONS = [ATTEMPT_ANNOTATION, HASH_ANNOTATION, PRIORITY_ANNOTATION, REENCRYPT_ANNOTATION] as const;
+
+/**
+ * Characters of an annotation, beyond which it counts as absent: then a migration proves nothing. Those that the trigger
+ * writes are shorter, and everybody who may create migrations may write a quarter of a megabyte into each.
+ */
+const MAX_ANNOTATION_LENGTH = 1_024;
+
+/** Of what is read for people alone. This program writes no longer one. */
+const TEXT: Projection = { maxLength: 4_096 };
+
+/**
+ * What is read of a StorageVersionMigration by those that follow all of them: some hundred bytes of an object that may be a
+ * megabyte with its managedFields, its failures and the annotations of others. The rest is there where one is read by its name.
+ */
+export const MIGRATION_FIELDS: Projection = fields({
+  metadata: fields({
+    name: "all",
+    uid: "all",
+    resourceVersion: "all",
+    generation: "all",
+    creationTimestamp: "all",
+    deletionTimestamp: "all",
+    labels: fields({ [CREATED_BY_LABEL]: "all" }),
+    annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, { maxLength: MAX_ANNOTATION_LENGTH }]))),
+  }),
+  spec: fields({
+    resource: fields({ group: "all", version: "all", resource: "all" }),
+    suspend: "all",
+    ttlSecondsAfterFinished: "all",
+  }),
+  status: fields({
+    observedGeneration: "all",
+    conditions: {
+      items: fields({ type: "all", status: "all", reason: TEXT, message: TEXT, lastUpdateTime: "all" }),
+    },
+    crd: { maxLength: MAX_ANNOTATION_LENGTH },
+    progress: { maxLength: MAX_ANNOTATION_LENGTH },
+    completionTime: "all",
+  }),
+});
+
+function fields(of: Readonly<Record<string, Projection>>): Projection {
+  return { fields: of };
 }

@@ -40,7 +40,8 @@ export function newRun(client: Client, name: string, { identity, onEvent }: Migr
   };
 }
 
-const DEFAULT_MAX_IDLE_MS = 900_000;
+/** Milliseconds without progress after which a run gives up. */
+export const DEFAULT_MAX_IDLE_MS = 900_000;
 const MAX_CHANGES = 5;
 /** An API server is missed for as long as its identity Lease lives. */
 const MAX_MISSING_MS = 70 * 60_000;

@@ -70,9 +70,11 @@ export function withoutGone(
 
 /** Whether two lists hold the same entries, in whatever order: an API server sorts them. Times are not compared. */
 export function areSame(a: readonly ManagedFieldsEntry[], b: readonly ManagedFieldsEntry[]): boolean {
-  const text = (entries: readonly ManagedFieldsEntry[]): string =>
-    JSON.stringify(entries.map((entry) => [managerKey(entry), sorted(entry.fieldsV1 ?? {})].join()).toSorted());
-  return text(a) === text(b);
+  return textOf(a) === textOf(b);
+}
+
+function textOf(entries: readonly ManagedFieldsEntry[]): string {
+  return JSON.stringify(entries.map((entry) => [managerKey(entry), sorted(entry.fieldsV1 ?? {})].join()).toSorted());
 }
 
 function managerKey({ apiVersion, manager, operation, subresource = "" }: ManagedFieldsEntry): string {

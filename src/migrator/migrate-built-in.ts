@@ -1,6 +1,6 @@
 import { type AgreedResource, agreement } from "../apiservers/agree.ts";
 import { discover, EpochChanged } from "../apiservers/converge.ts";
-import { type Answers, ApiServerMissing, askEach } from "../apiservers/find.ts";
+import { type Answers, ApiServerMissing, type ApiServerOptions, askEach } from "../apiservers/find.ts";
 import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
 import { KsvmError } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
@@ -15,21 +15,31 @@ import type { MigrateOptions, MigrationResult } from "./types.ts";
 
 export interface BuiltInOptions extends MigrateOptions {
   /**
-   * What was waited for already: hash, processes and purpose. How API servers store a built-in resource does not change
-   * while they run. The caller keeps it for as long as its process lives. @default nothing was
+   * What was waited for already: hash and processes, or evidence and processes, and how long. How API servers store a
+   * built-in resource does not change while they run. The caller keeps it for as long as its process lives.
+   * @default nothing was
    */
   readonly settled?: Set<string>;
-  /**
-   * What else each API server has to answer, and all of them alike, such as the hash of its EncryptionConfiguration. It
-   * must not change until the end. @default nothing
-   */
-  readonly evidence?: (apiServer: Client, signal: AbortSignal) => Promise<string>;
+  /** What else each API server has to answer, such as how it encrypts. @default nothing */
+  readonly evidence?: ((apiServer: Client, signal: AbortSignal) => Promise<Evidence>) | undefined;
+}
+
+/** What one API server says about itself. It must not change until the end of a run. */
+export interface Evidence {
+  /** What all of them have to say alike, in words. */
+  readonly alike: string;
+  /** What is its own. */
+  readonly own: string;
+  /** It does not hold before this time of the monotonic clock. @default it does */
+  readonly holdsFrom?: number;
 }
 
 /** What a run of a built-in resource rests on. */
 interface Foundation {
   readonly resource: AgreedResource;
   readonly epoch: string;
+  /** What has to be waited for. Where a run rests on evidence, it is the same for every resource. */
+  readonly awaited: string;
 }
 
 /**
@@ -94,7 +104,9 @@ async function attempt(
     return { ...seen.answers, processes: seen.foundation.epoch };
   };
   const purpose = checkpointPurpose(options, run.identity);
-  const waitedFor = (): string => `${foundation?.epoch ?? ""} ${purpose}`;
+  // What was waited for is the same for a run that is forced.
+  const howLong = checkpointPurpose({ ...options, force: false }, run.identity);
+  const waitedFor = (): string => `${foundation?.awaited ?? ""} ${howLong}`;
   const wasSettled = async (): Promise<boolean> => settled?.has(waitedFor()) === true;
   const start = clock.monotonic();
   await settle(client, ask, wasSettled, { ...options, settleMs, onEvent: run.emit });
@@ -132,16 +144,42 @@ async function look(
     const reason = disagreements.get(name) ?? "an API server does not list it";
     throw new ApiServerMissing(`the API servers do not agree on how "${name}" is stored: ${reason}`);
   }
-  let proof = "";
-  if (evidence !== undefined) {
-    const asked = await askEach(client, options, evidence, signal);
-    const [first, ...others] = new Set(asked.answers.map(({ answer }) => answer));
-    if (others.length > 0 || asked.processes !== answers.processes) {
-      throw new ApiServerMissing(`the API servers do not agree on how "${name}" is encrypted`);
-    }
-    proof = ` ${first}`;
+  if (evidence === undefined) {
+    const epoch = `${resource.hash} ${answers.processes}`;
+    return { answers, foundation: { resource, epoch, awaited: epoch } };
   }
-  return { answers, foundation: { resource, epoch: `${resource.hash} ${answers.processes}${proof}` } };
+  const said = await evidenceOfAll(client, options, evidence, signal);
+  if (said.answers.processes !== answers.processes) {
+    throw new ApiServerMissing("one was started or has left while they were asked");
+  }
+  return { answers, foundation: { resource, epoch: `${resource.hash} ${said.epoch}`, awaited: said.epoch } };
+}
+
+/**
+ * Asks every API server for its evidence.
+ * @returns what they say, and which processes they are: the end of the epoch of a run that rests on it
+ * @throws {ApiServerMissing} where they differ, and where it does not hold yet
+ */
+export async function evidenceOfAll(
+  client: Client,
+  options: ApiServerOptions,
+  evidence: NonNullable<BuiltInOptions["evidence"]>,
+  signal: AbortSignal,
+): Promise<{ readonly epoch: string; readonly answers: Answers<Evidence> }> {
+  const answers = await askEach(client, options, evidence, signal);
+  const [first, ...others] = answers.answers;
+  const alike = first?.answer.alike ?? "";
+  const other = others.find(({ answer }) => answer.alike !== alike);
+  if (other !== undefined) {
+    throw new ApiServerMissing(`${first?.address} shows ${alike}, and ${other.address} ${other.answer.alike}`);
+  }
+  const now = client.clock.monotonic();
+  const early = answers.answers.find(({ answer: { holdsFrom = now } }) => holdsFrom > now);
+  if (early !== undefined) {
+    throw new ApiServerMissing(`${early.address} shows ${alike}, which may take some minutes to hold`);
+  }
+  const own = answers.answers.map(({ answer }) => answer.own).toSorted();
+  return { answers, epoch: [answers.processes, alike, ...own].join(" ") };
 }
 
 /** Built-in versions are converted in both directions while they are served, so managedFields stay as they are. */

@@ -72,12 +72,16 @@ export async function migrateCrds(
   let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options));
   while (pending.length > 0) {
     const again = new Map<Run, number>();
-    const ended = (run: Run, result: MigrationResult): void => void ends.set(run.name, { name: run.name, result });
+    const end = (one: MigrationEnd): void => {
+      ends.set(one.name, one);
+      options.onEnd?.(one);
+    };
+    const ended = ({ name }: Run, result: MigrationResult): void => end({ name, result });
     const failed = (run: Run, error: unknown): void => {
       if (error instanceof EpochChanged) run.changes++;
       const now = clock.monotonic();
       if (options.signal.aborted || !mayBeginAgain(run, error, now, options.maxIdleMs)) {
-        ends.set(run.name, { name: run.name, error });
+        end({ name: run.name, error });
         return;
       }
       again.set(run, now);
@@ -239,7 +243,7 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
     // 12. Unfreeze on every way out.
     changed.abort();
     try {
-      if (await unfreeze(client, name, identity)) emit({ type: "unfrozen" });
+      if (await unfreeze(client, name, identity, ready.guard)) emit({ type: "unfrozen" });
     } catch (error) {
       left = `Cannot clean up after the migration of "${name}": ${messageOf(error)}; try: ksvm unfreeze ${name}`;
       emit({ type: "warning", message: left });

@@ -8,10 +8,12 @@ import {
   type Crd,
   hasConversionWebhook,
   isLater,
+  type KubeList,
   type KubeObject,
   type ManagedFieldsEntry,
   MERGE_PATCH,
   METADATA,
+  METADATA_LIST,
   type ObjectMeta,
   objectPath,
   type Resource,
@@ -110,7 +112,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
     let next: Promise<{ page: Awaited<ReturnType<Pages["list"]>> }> | undefined;
     let listed = 0;
     do {
-      const { page } = await (next ?? pages.list(continueToken).then((page) => ({ page })));
+      const { page } = await (next ?? pages.list(continueToken).then((first) => ({ page: first })));
       continueToken = page.metadata.continue || undefined;
       listed += page.items.length;
       tally.total = listed + (page.metadata.remainingItemCount ?? 0);
@@ -120,7 +122,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
         onPage({ watermark }, tally);
       }
       // The next page is listed while this one is written.
-      next = continueToken === undefined ? undefined : pages.list(continueToken).then((page) => ({ page }));
+      next = continueToken === undefined ? undefined : pages.list(continueToken).then((ahead) => ({ page: ahead }));
       next?.catch(() => undefined);
       const since = watermark;
       await limiter.forEach(page.items, ({ metadata }) => rewriter.rewrite(metadata, since), signal);
@@ -348,9 +350,12 @@ class Rewriter {
   async #look({ name, namespace, uid }: ObjectMeta): Promise<ObjectMeta | undefined> {
     const { signal } = this.#options;
     const path = collectionPath(this.#target.resource, namespace);
-    const look = (): Promise<KubeObject | undefined> => this.#client.findListed<KubeObject>(path, name, { signal });
-    const found = await retry(this.#client, look, { signal });
-    return found?.metadata.uid === uid ? found.metadata : undefined;
+    const query = { fieldSelector: `metadata.name=${name}` };
+    const list = (): Promise<KubeList<KubeObject>> =>
+      this.#client.list<KubeObject>(path, { query, accept: METADATA_LIST, signal });
+    // By its uid: an earlier, cluster-scoped CRD may have left it beside one of the same name in a namespace.
+    const { items } = await retry(this.#client, list, { signal });
+    return items.find(({ metadata }) => metadata.uid === uid)?.metadata;
   }
 
   async #pause(error: unknown, attempt: number): Promise<void> {

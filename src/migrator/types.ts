@@ -56,6 +56,8 @@ export interface MigrateOptions extends ApiServerOptions {
   readonly signal: AbortSignal;
   /** Must not throw. */
   readonly onEvent: (event: MigrationEvent, resource: string) => void;
+  /** Told how each of several runs ended, once it has: others may go on. Must not throw. @default nobody is told */
+  readonly onEnd?: (end: MigrationEnd) => void;
 }
 
 /** What a run tells those who watch it. */

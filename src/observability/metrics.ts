@@ -7,7 +7,7 @@ export type WebhookDecision = "allowed" | "denied" | "invalid";
 export type MigrationEnd = "Succeeded" | "Failed";
 
 /** What happened to an object. */
-export type ObjectOutcome = "migrated" | "skipped" | "failed" | "retried";
+export type ObjectOutcome = "migrated" | "skipped" | "failed";
 
 /**
  * Every metric of the server, by the rules of https://prometheus.io/docs/practices/naming/. docs/metrics.md lists them,
@@ -18,7 +18,7 @@ export class Metrics {
 
   readonly objects = new Counter({
     name: "ksvm_objects_total",
-    help: "Objects that a migration was done with (migrated, skipped, failed), and requests that it tried again (retried)",
+    help: "Objects that a migration was done with: migrated, skipped, failed",
     labelNames: ["resource", "outcome"] as const,
     registers: [this.registry],
   });
@@ -51,24 +51,11 @@ export class Metrics {
     registers: [this.registry],
   });
 
-  readonly inFlightLimit = new Gauge({
-    name: "ksvm_in_flight_limit",
-    help: "Rewrites that a running migration may have under way at once",
-    labelNames: ["resource"] as const,
-    registers: [this.registry],
-  });
-
   readonly requestDuration = new Histogram({
     name: "ksvm_request_duration_seconds",
     help: "Time from a request to the API server to its answer's headers; code is 0 where none came",
     labelNames: ["method", "code"] as const,
     buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60],
-    registers: [this.registry],
-  });
-
-  readonly rateLimited = new Counter({
-    name: "ksvm_rate_limited_seconds_total",
-    help: "Time that requests waited because of --max-qps or because the API server asked for it (429, Retry-After)",
     registers: [this.registry],
   });
 

@@ -2,7 +2,7 @@ import type { Metrics, MigrationEnd, ObjectOutcome } from "./metrics.ts";
 
 /** So many resources have counters: a cluster has a hundred and one for each CRD. */
 const MAX_RESOURCES = 5_000;
-const OUTCOMES: readonly ObjectOutcome[] = ["migrated", "skipped", "failed", "retried"];
+const OUTCOMES: readonly ObjectOutcome[] = ["migrated", "skipped", "failed"];
 const ENDS: readonly MigrationEnd[] = ["Succeeded", "Failed"];
 
 /** The metrics that have a series for each resource. */

@@ -25,8 +25,8 @@ import { crdResourceOf } from "../resources/request-resource.ts";
 import { hasVersion, intermediateOf, removedVersionsOf } from "./version-changes.ts";
 
 /**
- * How long a check tries, in milliseconds: a pipeline waits for the answer. A conversion webhook that is down keeps the objects
- * from being listed; most of them are not up within a check.
+ * How long a check tries, in milliseconds: a pipeline waits for the answer. A conversion webhook that is down keeps the
+ * objects from being listed; most of them are not up within a check.
  */
 export const CHECK_PATIENCE = { maxIdleMs: 30_000, webhookWaitMs: 5_000 } as const;
 /** Dry runs own fields under this name in the answer; nothing is stored. */
@@ -121,9 +121,9 @@ async function droppedFieldVersions(
 }
 
 /**
- * A forced apply: it takes the fields of a file over from all other clients, as applying the file is meant to. It has the name of the
- * client that applies the CRD server-side, if there is one, so that it takes away the same as that one. Where it is refused for what it
- * would have left, the API server is asked once more, as {@link crdReplacement}.
+ * A forced apply: it takes the fields of a file over from all other clients, as applying the file is meant to. It has
+ * the name of the client that applies the CRD server-side, if there is one, so that it takes away the same as that one.
+ * Where it is refused for what it would have left, the API server is asked once more, as {@link crdReplacement}.
  */
 async function dryRunOf(
   context: CallContext,

@@ -57,7 +57,7 @@ function fieldsText(manifest: CrdManifest, managedFields: FieldVersions, live: C
     ? "a webhook converts the objects, so only their own clients can change that, by an apply in another version before"
     : outgoingVersionsOf(manifest, live).length > 0
       ? "the migration has them name the storage version"
-      : `run ksvm migrate ${manifest.name} --managed-fields=convert before`;
+      : `run ksvm migrate ${manifest.name} --force before`;
   return (
     `${fieldVersionsText(managedFields)}, and server-side apply of those fails once no such version is there ` +
     `(kubernetes#111937): ${remedy}`
@@ -99,7 +99,10 @@ function converts(manifest: CrdManifest, live: CustomResourceDefinition): boolea
   return manifest.versions.some(({ name, served }) => served && [...stored].some((version) => version !== name));
 }
 
-/** Whether objects have to be readable by the webhook of the file before `ksvm migrate -f --apply` makes its storage version that of the CRD. */
+/**
+ * Whether objects have to be readable by the webhook of the file before `ksvm migrate -f --apply` makes its storage
+ * version that of the CRD.
+ */
 function isAwaited(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
   const storage = storageVersionOf(live);
   const target = manifest.versions.find((version) => version.storage);
@@ -169,7 +172,10 @@ function unservedNotes({ versions }: CrdManifest): readonly string[] {
     : [];
 }
 
-/** A migration that failed, and that nobody saw, may have taken a version out of storedVersions in which no object may stay. */
+/**
+ * A migration that failed, and that nobody saw, may have taken a version out of storedVersions in which no object may
+ * stay.
+ */
 function unseenNotes(manifest: CrdManifest, live: CustomResourceDefinition): readonly string[] {
   const versions = outgoingOf(manifest, live, notInStoredVersions(live)).join(", ");
   return versions === ""

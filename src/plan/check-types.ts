@@ -7,7 +7,8 @@ import type { Estimate } from "./estimate.ts";
  *
  * - `applicable`: the API server takes it, and nothing is known to be lost
  * - `needs-migration`: the API server refuses it until objects are migrated and storedVersions is pruned
- * - `two-steps`: the same, and the file also drops the version that is the storage version now, so that a migration alone
+ * - `two-steps`: the same, and the file also drops the version that is the storage version now, so that a migration
+ *   alone
  *   does not help: another file has to be applied before
  * - `refused`: the API server, or what it asks, refuses it for another reason
  * - `data-loss`: objects cannot be read afterwards
@@ -55,7 +56,10 @@ export interface Refusal {
   readonly said: string;
   /** What it refuses one by one, as `field: message`; empty where it does not say. */
   readonly causes: readonly string[];
-  /** What it says to the same in place of all that `spec` of the CRD has, and not as an apply; missing where that was not asked. */
+  /**
+   * What it says to the same in place of all that `spec` of the CRD has, and not as an apply; missing where that was
+   * not asked.
+   */
   readonly replaced?: DryRun;
 }
 
@@ -84,8 +88,8 @@ export interface CheckFacts {
   /** Whose managedFields name a version that the file does not have; missing where the file drops none. */
   readonly managedFields?: FieldVersions | undefined;
   /**
-   * Migrations of Kubernetes' own migrator of this resource that failed: it prunes storedVersions all the same. `undefined` where this user may
-   * not list them.
+   * Migrations of Kubernetes' own migrator of this resource that failed: it prunes storedVersions all the same.
+   * `undefined` where this user may not list them.
    */
   readonly failedInTree: readonly string[] | undefined;
 }

@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, movesFields, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
+import { type CustomResourceDefinition, storageVersionOf, storedVersionsOf } from "../api/crd.ts";
 import type { CrdManifest } from "./crd-manifests.ts";
 import type { CheckEntry, CheckFacts, CheckVerdict } from "./check-types.ts";
 import { estimateOf } from "./estimate.ts";
@@ -39,15 +39,14 @@ export function checkCrd(manifest: CrdManifest, given: CheckFacts): CheckEntry {
   };
 }
 
-function sizeOf(verdict: CheckVerdict, facts: CheckFacts): Pick<CheckEntry, "objects" | "estimate"> {
-  const { managedFields, objects } = facts;
+function sizeOf(verdict: CheckVerdict, { objects }: CheckFacts): Pick<CheckEntry, "objects" | "estimate"> {
   if (objects?.count === undefined) {
     return {};
   }
   const isMigrated = verdict === "needs-migration" || verdict === "two-steps";
   return {
     objects: objects.count,
-    ...(isMigrated ? { estimate: estimateOf(objects.count, convertsFields(facts) ? managedFields?.objects : 0) } : {}),
+    ...(isMigrated ? { estimate: estimateOf(objects.count) } : {}),
   };
 }
 
@@ -74,7 +73,10 @@ function judge(manifest: CrdManifest, facts: CheckFacts): Judgement {
   );
 }
 
-/** What the API shows of lost objects: they cannot be listed, or a migrator that failed pruned. Nothing else shows in it. */
+/**
+ * What the API shows of lost objects: they cannot be listed, or a migrator that failed pruned. Nothing else shows in
+ * it.
+ */
 function lossOf(manifest: CrdManifest, { failedInTree = [], live, objects }: CheckFacts): Judgement | undefined {
   const { name } = manifest;
   if (live?.metadata.deletionTimestamp !== undefined) {
@@ -100,7 +102,10 @@ function lossOf(manifest: CrdManifest, { failedInTree = [], live, objects }: Che
   return live === undefined ? undefined : unprovenPruneOf(manifest, live, failedInTree);
 }
 
-/** A version that no object may stay stored in, and that a migrator took out of storedVersions although it has not rewritten every object. */
+/**
+ * A version that no object may stay stored in, and that a migrator took out of storedVersions although it has not
+ * rewritten every object.
+ */
 function unprovenPruneOf(
   manifest: CrdManifest,
   live: CustomResourceDefinition,
@@ -157,10 +162,6 @@ function outgoingText(manifest: CrdManifest, outgoing: readonly string[]): strin
   return outgoing.every((name) => hasVersion(manifest, name))
     ? `this file has no conversion webhook, so that nothing would convert ${names} to ${targetVersionOf(manifest) ?? ""}`
     : `this file drops ${names}`;
-}
-
-function convertsFields({ live, managedFields }: CheckFacts): boolean {
-  return live !== undefined && !movesFields(live) && hasStaleFields(managedFields);
 }
 
 /** A migration writes the storage version, so that the file's own has to become it before. */

@@ -18,10 +18,10 @@ import { readStorageLines, type StorageLine } from "./storage-lines.ts";
 export interface ClusterStatus {
   readonly controller: ControllerLine;
   readonly migrations: readonly MigrationLine[];
-  /** Runs without a migration object. */
+  /** Runs that hold a Lease, or left a checkpoint there. */
   readonly runs: readonly RunLine[];
   readonly freezes: readonly FreezeLine[];
-  /** Resources of which not everything is stored alike, or whose API servers disagree. */
+  /** Resources of which not everything is stored alike. */
   readonly storage?: readonly StorageLine[];
   /** Migrations that cannot be read, so that no controller carries them out; missing where there is none. */
   readonly leftOut?: readonly LeftOutLine[];
@@ -31,7 +31,7 @@ export interface ClusterStatus {
 
 /**
  * Reads every migration, every run and every freeze. What this user may not see is named, beside migrations and CRDs.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function readClusterStatus(client: ApiClient, options: CallOptions = {}): Promise<ClusterStatus> {
   const unknown: string[] = [];
@@ -53,7 +53,7 @@ export async function readClusterStatus(client: ApiClient, options: CallOptions 
     inTreeRead.then((found) => readFreezeLines(client, found, options)),
     readControllerLine(client, options),
     readRunLines(client, onUnknown, options),
-    readStorageLines(client, onUnknown, options),
+    readStorageLines(client, options),
   ]);
   return {
     controller,

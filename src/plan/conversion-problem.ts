@@ -14,10 +14,11 @@ export function isWebhookDown(error: unknown, { conversion }: Pick<PlanEntry, "c
 }
 
 /**
- * Why an API server cannot call the conversion webhook that a migration needs; `undefined` where it can, or where nothing
- * shows that it cannot. The first object is read in every served version: it is stored in one of them, so that reading the others
- * takes the webhook. A list would not do, since the watch cache has what was converted while the webhook was up.
- * @throws {ApiError | TransportError} any other failure.
+ * Why an API server cannot call the conversion webhook that a migration needs; `undefined` where it can, or where
+ * nothing shows that it cannot. The first object is read in every served version: it is stored in one of them, so that
+ * reading the others takes the webhook. A list would not do, since the watch cache has what was converted while the
+ * webhook was up.
+ * @throws {ApiError} any other failure.
  */
 export async function conversionProblemOf(
   client: ApiClient,

@@ -63,7 +63,8 @@ function isTimeTag(tag: Tags[number]): boolean {
 
 /**
  * Reads the CRDs of files with one or many YAML or JSON documents, each an object or a list of objects.
- * @throws {KsvmError} ManifestInvalid where a document cannot be read, holds a CRD without a name, or one that another document
+ * @throws {KsvmError} ManifestInvalid where a document cannot be read, holds a CRD without a name, or one that another
+ *   document
  *   holds too; and where no CRD is found.
  */
 export function readManifests(texts: readonly ManifestText[]): Manifests {
@@ -148,8 +149,8 @@ function parsedYaml(source: string, text: string): readonly unknown[] {
 }
 
 /**
- * A `List` holds its objects in `items`. API servers leave out kind and apiVersion of those of a typed list, and kubectl takes
- * both from the list.
+ * A `List` holds its objects in `items`. API servers leave out kind and apiVersion of those of a typed list, and
+ * kubectl takes both from the list.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/helpers.go
  */

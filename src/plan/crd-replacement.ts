@@ -8,7 +8,10 @@ export interface CrdWrite {
   readonly metadata?: JsonObject | undefined;
 }
 
-/** A JSON patch that puts the spec of a file in place of that of the CRD, with what is left out, and lays its metadata over the CRD's. */
+/**
+ * A JSON patch that puts the spec of a file in place of that of the CRD, with what is left out, and lays its metadata
+ * over the CRD's.
+ */
 export function crdReplacement(
   { metadata: { annotations, labels } }: CustomResourceDefinition,
   { metadata, spec }: CrdWrite,

@@ -13,8 +13,9 @@ export interface DroppedField {
 }
 
 /**
- * Fields of the versions that objects may be stored in which the schema of the file's storage version does not have: the API server prunes
- * them when it reads an object, so that they are gone with its next write. Empty where a webhook converts, which may move them.
+ * Fields of the versions that objects may be stored in which the schema of the file's storage version does not have:
+ * the API server prunes them when it reads an object, so that they are gone with its next write. Empty where a webhook
+ * converts, which may move them.
  *
  * https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning
  */

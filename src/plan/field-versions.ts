@@ -20,9 +20,9 @@ const PAGE_SIZE = 500;
 const MAX_PAGES = 20;
 
 /**
- * Counts the objects whose managedFields name a version of their group that `isAskedFor`. It lists the metadata of the first 10,000
- * objects at most, and memory holds one page of short fields.
- * @throws {ApiError | TransportError}; {KsvmError} ApiRequestFailed where the list goes in a circle.
+ * Counts the objects whose managedFields name a version of their group that `isAskedFor`. It lists the metadata of the
+ * first 10,000 objects at most, and memory holds one page of short fields.
+ * @throws {ApiError}; {KsvmError} ApiRequestFailed where the list goes in a circle.
  */
 export async function countFieldVersions(
   client: ApiClient,

@@ -1,7 +1,7 @@
 import type { CrdCondition, CustomResourceDefinition } from "../api/crd.ts";
 import type { ManagedFieldsEntry, PartialObjectMetadata } from "../api/meta.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
-import { freezerOf } from "../api/owner.ts";
+import { freezerOf } from "../freeze/freeze.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
 import type { CallOptions } from "../old/kube/call-options.ts";
 import type { ApiClient } from "../old/kube/client.ts";
@@ -31,10 +31,10 @@ const PAGE_SIZE = 100;
 const READS_IN_FLIGHT = 8;
 
 /**
- * Reads what freezes CRDs: our annotation, and the condition of Kubernetes' own migrator. CRDs are listed by their metadata;
- * only those whose managedFields say that the condition may be there are read.
+ * Reads what freezes CRDs: our annotation, and the condition of Kubernetes' own migrator. CRDs are listed by their
+ * metadata; only those whose managedFields say that the condition may be there are read.
  * @param inTree the migrations of Kubernetes' own migrator; `undefined` where this user may not list them
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function readFreezeLines(
   client: ApiClient,
@@ -63,9 +63,12 @@ function freezeLineOf({ metadata }: PartialObjectMetadata): readonly FreezeLine[
   if (freezer === undefined) {
     return [];
   }
-  const owner = freezer.kind === "run" ? freezer.owner : undefined;
   const line = { crd: metadata.name };
-  return [owner === undefined ? line : { ...line, owner: owner.identity, lease: owner.lease, since: owner.since }];
+  if (freezer === "other") {
+    return [line];
+  }
+  const { identity, lease, since } = freezer;
+  return [{ ...line, owner: identity, lease, since }];
 }
 
 /** Where another client emptied managedFields, they say nothing. */

@@ -14,7 +14,6 @@ import { findName } from "../resources/find-name.ts";
 import { findCrd } from "../resources/read-crd.ts";
 import { conversionProblemOf, isWebhookDown } from "./conversion-problem.ts";
 import { type Estimate, estimateOf } from "./estimate.ts";
-import { countFieldVersions, type FieldVersions } from "./field-versions.ts";
 import { isSchemaDue, PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";
 import { readStorageStates, storedEncodingOf } from "../resources/storage-states.ts";
 
@@ -24,9 +23,10 @@ export interface CountedEntry extends PlanEntry {
   readonly objects?: number;
   /** What migrating them takes; missing where there is nothing to migrate, or they cannot be counted. */
   readonly estimate?: Estimate;
-  /** Objects whose managedFields name another version than the storage version; missing unless they are asked for. */
-  readonly managedFields?: FieldVersions;
-  /** What an API server says of the conversion webhook, where it could not call it; missing where nothing is to be migrated. */
+  /**
+   * What an API server says of the conversion webhook, where it could not call it; missing where nothing is to be
+   * migrated.
+   */
   readonly conversionProblem?: string;
 }
 
@@ -40,8 +40,6 @@ export interface PlanSelection {
   readonly stale?: boolean;
   /** Only CRDs, so that no built-in resource is looked for. @default false */
   readonly crdsOnly?: boolean;
-  /** Looks at the managedFields of the objects of CRDs, which takes listing them. @default false */
-  readonly managedFields?: boolean;
 }
 
 function isSelected({ action, type }: PlanEntry, { crdsOnly = false, stale = false }: PlanSelection): boolean {
@@ -79,7 +77,7 @@ export async function planNamed(
 
 /**
  * Plans for every CRD and every built-in resource of the cluster, CRDs first.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function planCluster(
   client: ApiClient,
@@ -107,7 +105,7 @@ export interface WholePlan {
 
 /**
  * As {@link planCluster}, without counting objects.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function planAll(
   client: ApiClient,
@@ -162,24 +160,18 @@ async function countAll(
   return mapInFlight(entries, (entry) => count(client, entry, options), { most: COUNTS_IN_FLIGHT, signal });
 }
 
-async function count(
-  client: ApiClient,
-  entry: PlanEntry,
-  { managedFields = false, signal }: CallOptions & PlanSelection,
-): Promise<CountedEntry> {
+async function count(client: ApiClient, entry: PlanEntry, { signal }: CallOptions): Promise<CountedEntry> {
   if (entry.request === undefined) {
     return entry;
   }
   try {
     const objects = await countObjects(client, entry.request, { signal });
     const problem = await conversionProblemOf(client, entry, { signal });
-    const fields = managedFields ? await fieldsOf(client, entry, { signal }) : undefined;
     return {
       ...entry,
       objects,
       ...(entry.action === "migrate" ? { estimate: estimateOf(objects) } : {}),
       ...(problem === undefined ? {} : { conversionProblem: problem }),
-      ...(fields === undefined ? {} : { managedFields: fields }),
     };
   } catch (error) {
     if (!(error instanceof ApiError)) {
@@ -187,16 +179,6 @@ async function count(
     }
     return unlisted(entry, error);
   }
-}
-
-async function fieldsOf(
-  client: ApiClient,
-  { request, storageVersion, type }: PlanEntry,
-  options: CallOptions,
-): Promise<FieldVersions | undefined> {
-  return request === undefined || type !== "CustomResourceDefinition"
-    ? undefined
-    : await countFieldVersions(client, request, { isAskedFor: (version) => version !== storageVersion, ...options });
 }
 
 function unlisted(entry: PlanEntry, error: ApiError): CountedEntry {
@@ -207,7 +189,7 @@ function unlisted(entry: PlanEntry, error: ApiError): CountedEntry {
 
 /**
  * How many objects a resource has, from a page of one.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function countObjects(client: ApiClient, resource: Resource, options: CallOptions = {}): Promise<number> {
   const { items, metadata } = await client.listMetadata(resource, { limit: 1, ...options });

@@ -15,8 +15,9 @@ export function otherCausesOf({ causes, said }: Refusal): readonly string[] {
 }
 
 /**
- * The client that last applied the CRD server-side: it takes away what it owns and the file leaves out, and leaves what others own.
- * Its entry has spec.group, as every file has it; spec.versions may have become another client's by a change of the storage version.
+ * The client that last applied the CRD server-side: it takes away what it owns and the file leaves out, and leaves what
+ * others own. Its entry has spec.group, as every file has it; spec.versions may have become another client's by a
+ * change of the storage version.
  *
  * @returns its field manager; `undefined` where no client applies the CRD server-side
  */
@@ -33,11 +34,12 @@ export function applierOf({ metadata: { managedFields = [] } }: CustomResourceDe
 type Written = Pick<CheckFacts, "dryRun" | "intermediateDryRun" | "isReplaced" | "live">;
 
 /**
- * What the API server says to a file as it comes to be written. An apply leaves in the CRD what other clients own and the file leaves
- * out, such as a webhook beside `strategy: None`, and the API server may refuse what becomes of both together. Where it takes the file
- * in place of all that spec has, it takes it from a client that takes away what it wrote itself: who wrote it is known of a client
- * that applies server-side alone, since the dry run has its name. Of others, such as a client-side `kubectl apply` and Helm, it is
- * in annotations and Secrets of their own, and managedFields show the last changes only.
+ * What the API server says to a file as it comes to be written. An apply leaves in the CRD what other clients own and
+ * the file leaves out, such as a webhook beside `strategy: None`, and the API server may refuse what becomes of both
+ * together. Where it takes the file in place of all that spec has, it takes it from a client that takes away what it
+ * wrote itself: who wrote it is known of a client that applies server-side alone, since the dry run has its name. Of
+ * others, such as a client-side `kubectl apply` and Helm, it is in annotations and Secrets of their own, and
+ * managedFields show the last changes only.
  */
 export function asWritten(facts: Written): Pick<CheckFacts, "dryRun" | "intermediateDryRun"> {
   const { dryRun, intermediateDryRun, isReplaced = false, live } = facts;
@@ -46,7 +48,9 @@ export function asWritten(facts: Written): Pick<CheckFacts, "dryRun" | "intermed
   return { dryRun: said(dryRun), intermediateDryRun: intermediateDryRun && said(intermediateDryRun) };
 }
 
-/** What it says to the file in place of all that spec has, where that is no other refusal than that of storedVersions. */
+/**
+ * What it says to the file in place of all that spec has, where that is no other refusal than that of storedVersions.
+ */
 function replacementIn(dryRun: DryRun): DryRun | undefined {
   const replaced = dryRun.outcome === "refused" ? dryRun.replaced : undefined;
   const isTaken =

@@ -11,7 +11,9 @@ import { countObjects } from "./inventory.ts";
 
 /** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
 const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
-/** What follows are the words of a webhook of another client, which the API server asks for objects that it can read. */
+/**
+ * What follows are the words of a webhook of another client, which the API server asks for objects that it can read.
+ */
 const CONVERSION = "conversion webhook for ";
 /** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
 const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
@@ -56,7 +58,9 @@ export async function listedObjects(
   }
 }
 
-/** What keeps a CRD that serves no version from having its objects listed, and what to do; `undefined` for any other. */
+/**
+ * What keeps a CRD that serves no version from having its objects listed, and what to do; `undefined` for any other.
+ */
 export function unservedTextOf(live: CustomResourceDefinition): string | undefined {
   return requestVersionOf(live) === undefined
     ? `the CRD serves no version; set served: true for ${storageVersionOf(live)} in its spec.versions`
@@ -85,7 +89,9 @@ async function readAll(client: ApiClient, resource: Resource, options: CallOptio
   } while (continueToken !== undefined);
 }
 
-/** While its cache cannot be filled the API server answers 429, which is no use to wait for where objects are the cause. */
+/**
+ * While its cache cannot be filled the API server answers 429, which is no use to wait for where objects are the cause.
+ */
 class Unreadable extends KsvmError {
   constructor(said: string, cause: unknown) {
     super("ApiRequestFailed", said, { cause });

@@ -29,7 +29,10 @@ export interface MigrationLine {
   readonly resource: string;
   /** `in-tree` is Kubernetes' own migrator. */
   readonly controller: "ksvm" | "in-tree";
-  /** Whether it re-encrypts: that says nothing of the storage version, and the storage version nothing of that. Missing where not. */
+  /**
+   * Whether it re-encrypts: that says nothing of the storage version, and the storage version nothing of that. Missing
+   * where not.
+   */
   readonly reencrypts?: true;
   readonly state: MigrationState;
   /** "looked at of all". */
@@ -125,7 +128,7 @@ export interface MigrationLines {
 
 /**
  * Reads the migrations of ours that were not deleted; none where their CRD is not installed.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function readMigrationLines(client: ApiClient, options: CallOptions): Promise<MigrationLines> {
   const lines: MigrationLine[] = [];

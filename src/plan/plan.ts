@@ -10,7 +10,7 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
-import { freezeOwnerOf, hasFreezeAnnotation } from "../api/owner.ts";
+import { freezerOf } from "../freeze/freeze.ts";
 import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import type { Resource } from "../old/kube/resources.ts";
 import { crdProjection } from "../resources/crd-projection.ts";
@@ -22,7 +22,8 @@ import { type StoredEncoding, versionTextOf } from "../resources/storage-states.
  * What a migration would do to a resource.
  *
  * - `migrate`: rewrite every object, of a CRD also prune storedVersions
- * - `none`: storedVersions is the storage version alone, and nothing speaks against it; of a built-in resource its StorageState says the same
+ * - `none`: storedVersions is the storage version alone, and nothing speaks against it; of a built-in resource its
+ *   StorageState says the same
  * - `blocked`: it could not start, the note says why
  * - `unknown`: nothing tells in which version built-in objects are stored
  */
@@ -134,9 +135,8 @@ function crdActionOf(crd: CustomResourceDefinition): PlannedAction {
   if (isClean(crd) && pruneDoubtOf(crd) === undefined) {
     return "none";
   }
-  return requestVersionOf(crd) === undefined || isFrozenByOthers(crd) || lackingNoteOf(crd) !== undefined
-    ? "blocked"
-    : "migrate";
+  const isForeign = freezerOf(crd.metadata) === "other";
+  return requestVersionOf(crd) === undefined || isForeign || lackingNoteOf(crd) !== undefined ? "blocked" : "migrate";
 }
 
 /** Why no object can be written without the loss of fields, and what helps; `undefined` where it can. */
@@ -151,12 +151,13 @@ function lackingNoteOf(crd: CustomResourceDefinition): string | undefined {
 }
 
 function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
-  if (isFrozenByOthers(crd)) {
+  const freezer = freezerOf(crd.metadata);
+  if (freezer === "other") {
     return "frozen by another owner";
   }
   const isBlocked = crdActionOf(crd) === "blocked";
-  if (hasFreezeAnnotation(crd) && !isBlocked) {
-    return `frozen by ${freezeOwnerOf(crd)?.identity ?? ""} since ${freezeOwnerOf(crd)?.since ?? ""}`;
+  if (freezer !== undefined && !isBlocked) {
+    return `frozen by ${freezer.identity} since ${freezer.since}`;
   }
   if (requestVersionOf(crd) === undefined) {
     return "no version is served";
@@ -164,7 +165,10 @@ function crdNoteOf(crd: CustomResourceDefinition): string | undefined {
   return isBlocked ? lackingNoteOf(crd) : undefined;
 }
 
-/** Why objects may be stored in versions that storedVersions lacks, and what helps; `undefined` where nothing speaks for it. */
+/**
+ * Why objects may be stored in versions that storedVersions lacks, and what helps; `undefined` where nothing speaks for
+ * it.
+ */
 export function pruneDoubtTextOf(crd: CustomResourceDefinition): string | undefined {
   const doubt = pruneDoubtOf(crd);
   return (
@@ -172,8 +176,4 @@ export function pruneDoubtTextOf(crd: CustomResourceDefinition): string | undefi
     `objects may be stored in ${notInStoredVersions(crd).join(", ")}, which storedVersions lacks: ${doubt}; ` +
       `to rewrite them, run ksvm doctor ${crd.metadata.name} --repair`
   );
-}
-
-function isFrozenByOthers(crd: CustomResourceDefinition): boolean {
-  return hasFreezeAnnotation(crd) && freezeOwnerOf(crd) === undefined;
 }

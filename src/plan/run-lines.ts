@@ -1,27 +1,21 @@
-import { type CustomResourceDefinition, requestVersionOf } from "../api/crd.ts";
-import { selectorOfName } from "../old/kube/field-selector.ts";
 import { holderOf, type Lease } from "../api/lease.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../api/migration.ts";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { systemClock } from "../clock.ts";
+import { DEFAULT_LEASE_NAMESPACE, leaseName } from "../migrator/run-lease.ts";
 import type { CallOptions } from "../old/kube/call-options.ts";
 import type { ApiClient } from "../old/kube/client.ts";
-import { ApiError } from "../old/kube/errors.ts";
+import { selectorOfName } from "../old/kube/field-selector.ts";
 import { allItemsOf, type ListAnswer } from "../old/kube/listed-items.ts";
-import { listNamed } from "../old/kube/list-named.ts";
-import { collectionPath, CRDS, LEASES } from "../old/kube/resources.ts";
+import { collectionPath, LEASES } from "../old/kube/resources.ts";
 import { unlessForbidden } from "../old/kube/unless-forbidden.ts";
-import { leaseNameOf, observedMsOf, resourceOfLease } from "../old/lease/lease-acquire.ts";
-import { CHECKPOINT_ANNOTATION } from "../old/lease/run-lease.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../old/lease/run-lease-ref.ts";
-import { shownProgressOf } from "../old/migrator/rewrite/checkpoint.ts";
-import { countObjects } from "./inventory.ts";
 
 /**
  * What a Lease says of its holder.
  *
  * - `alive`: it was renewed within its duration
- * - `silent`: it was not, so that its holder was killed, cannot reach the API server, or ended while late writes may come
+ * - `silent`: it was not, so that its holder was killed, cannot reach the API server, or ended while late writes may
+ *   come
  * - `released`: it has no holder
  * - `unknown`: it was renewed in the future, by the clock of the API server that answered
  */
@@ -37,13 +31,9 @@ export interface LeaseLine {
   readonly renewed?: string;
 }
 
-/** A run of `ksvm migrate`, `reencrypt` or `doctor` without a migration object. */
+/** A run on one resource: of `ksvm migrate`, `reencrypt` or `doctor`, or of a controller. */
 export interface RunLine extends LeaseLine {
   readonly resource: string;
-  /** How many objects its checkpoint covers: at most as many as it has looked at. Missing before its first page. */
-  readonly checkpoint?: number;
-  /** How many there are, missing where that cannot be read. */
-  readonly objects?: number;
 }
 
 /** Whether a controller leads: its Lease, or why there is none to show. */
@@ -66,7 +56,7 @@ interface FoundLeases {
 
 /**
  * Whether a controller leads: by its Lease where it is installed, else in whichever namespace it is.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function readControllerLine(client: ApiClient, options: CallOptions = {}): Promise<ControllerLine> {
   const query = { fieldSelector: selectorOfName(CONTROLLER_LEASE) };
@@ -84,8 +74,8 @@ export async function readControllerLine(client: ApiClient, options: CallOptions
 }
 
 /**
- * The runs that hold a Lease, and those that left a checkpoint there. A controller's migrations hold none.
- * @throws {ApiError | TransportError}
+ * The runs that hold a Lease, and those that left a checkpoint there.
+ * @throws {ApiError}
  */
 export async function readRunLines(
   client: ApiClient,
@@ -97,25 +87,18 @@ export async function readRunLines(
   const { leases, now, unread } = await findLeases(client, { query, namespaces }, options);
   if (unread !== undefined) {
     const where = unread.length === 0 ? `namespaces other than ${namespaces.join(" and ")}` : unread.join(", ");
-    onUnknown(`runs without a migration object: this user may not list Leases in ${where}`);
+    onUnknown(`runs: this user may not list Leases in ${where}`);
   }
-  const lines: RunLine[] = [];
-  for (const lease of leases) {
-    const resource = resourceOfLease(lease.metadata.name);
-    if (resource !== undefined) {
-      lines.push({
-        ...leaseLineOf(lease, now),
-        resource,
-        ...(await progressOf(client, lease, { ...options, resource })),
-      });
-    }
-  }
+  const prefix = leaseName("");
+  const lines = leases
+    .filter(({ metadata: { name } }) => name.startsWith(prefix))
+    .map((lease) => ({ ...leaseLineOf(lease, now), resource: lease.metadata.name.slice(prefix.length) }));
   return lines.toSorted((a, b) => a.resource.localeCompare(b.resource));
 }
 
 /** Whether a run is about a resource, also where its Lease has a digest in place of a long name. */
 export function isRunOf({ lease }: RunLine, resource: string): boolean {
-  return lease.endsWith(`/${leaseNameOf(resource)}`);
+  return lease.endsWith(`/${leaseName(resource)}`);
 }
 
 async function findLeases(
@@ -143,13 +126,17 @@ async function findLeases(
 
 /** The Date of an answer has whole seconds, and so has the time of a managedFields entry. */
 const ROUNDING_MS = 2_000;
+/** Those of runs, in seconds. No run waits for longer than a minute, whatever a Lease says. */
+const DEFAULT_DURATION_S = 15;
+const MAX_DURATION_S = 60;
 
 /** @param now milliseconds since the Unix epoch, by the clock of an API server */
 function leaseLineOf(lease: Lease, now: number): LeaseLine {
   const { name, namespace = "" } = lease.metadata;
   const [holder, renewed] = [holderOf(lease), renewedOf(lease)];
   const ageMs = now - Date.parse(renewed ?? "");
-  const isAlive = Math.abs(ageMs) <= observedMsOf(lease) + ROUNDING_MS;
+  const durationS = Math.min(lease.spec?.leaseDurationSeconds ?? DEFAULT_DURATION_S, MAX_DURATION_S);
+  const isAlive = Math.abs(ageMs) <= durationS * 1_000 + ROUNDING_MS;
   const held = isAlive ? "alive" : ageMs < 0 ? "unknown" : "silent";
   return {
     state: holder === "" ? "released" : held,
@@ -166,50 +153,4 @@ function renewedOf({ metadata: { managedFields = [] }, spec }: Lease): string | 
     return time !== undefined && Object.hasOwn(fields, "f:renewTime") ? [time] : [];
   });
   return stamps.toSorted().at(-1) ?? spec?.renewTime;
-}
-
-async function progressOf(
-  client: ApiClient,
-  { metadata }: Lease,
-  { resource, ...options }: CallOptions & { readonly resource: string },
-): Promise<Pick<RunLine, "checkpoint" | "objects">> {
-  const text = metadata.annotations?.[CHECKPOINT_ANNOTATION];
-  const crd = await readCrdOf(client, resource, options);
-  const counts = crd === undefined ? undefined : shownProgressOf(text, crd);
-  const objects = crd === undefined ? undefined : await countOf(client, crd, options);
-  return {
-    ...(counts === undefined ? {} : { checkpoint: counts.current + counts.gone + counts.newer }),
-    ...(objects === undefined ? {} : { objects }),
-  };
-}
-
-async function readCrdOf(
-  client: ApiClient,
-  name: string,
-  options: CallOptions,
-): Promise<CustomResourceDefinition | undefined> {
-  return name.includes(".")
-    ? (await listNamed<CustomResourceDefinition>(client.transport, CRDS, { name }, options)).object
-    : undefined;
-}
-
-/** What cannot be counted is not shown: a version that is not served, objects that this user may not list, or a list that fails. */
-async function countOf(
-  client: ApiClient,
-  crd: CustomResourceDefinition,
-  options: CallOptions,
-): Promise<number | undefined> {
-  const version = requestVersionOf(crd);
-  const { group, names } = crd.spec;
-  if (version === undefined) {
-    return undefined;
-  }
-  try {
-    return await countObjects(client, { group, version, resource: names.plural }, options);
-  } catch (error) {
-    if (error instanceof ApiError) {
-      return undefined;
-    }
-    throw error;
-  }
 }

@@ -15,14 +15,18 @@ const BY_OTHERS = "the migration says that it succeeded, which another migrator 
 export interface SucceededWork {
   /** `status.crd` of the migration, which this program alone writes: each run of ksvm that had work leaves it. */
   readonly proven: string | undefined;
-  /** Whether every object was to be written, also where the CRD was clean before. @default storedVersions of a clean CRD is enough */
+  /**
+   * Whether every object was to be written, also where the CRD was clean before. @default storedVersions of a clean CRD
+   * is enough
+   */
   readonly isProofDue?: boolean;
 }
 
 /**
- * What a CRD says against a migration that has succeeded: another migrator of migration.k8s.io prunes nothing, and proves nothing
- * about objects that other clients write during its run.
- * @returns `undefined` if storedVersions lists the storage version alone, unless no run of ksvm has proven every object, and that is due, or
+ * What a CRD says against a migration that has succeeded: another migrator of migration.k8s.io prunes nothing, and
+ * proves nothing about objects that other clients write during its run.
+ * @returns `undefined` if storedVersions lists the storage version alone, unless no run of ksvm has proven every
+ *   object, and that is due, or
  *   Kubernetes' own migrator may have pruned it
  */
 export function leftStoredOf(crd: CustomResourceDefinition, work: SucceededWork): LeftStored | undefined {
@@ -49,8 +53,8 @@ export function leftStoredOf(crd: CustomResourceDefinition, work: SucceededWork)
 }
 
 /**
- * What speaks against a migration that has succeeded where no CRD says anything, as that of a built-in resource: its reason is all that shows
- * which program has written the end.
+ * What speaks against a migration that has succeeded where no CRD says anything, as that of a built-in resource: its
+ * reason is all that shows which program has written the end.
  * @param command the command that does the work which the other program may not have done
  * @returns `undefined` if a run of ksvm has
  */

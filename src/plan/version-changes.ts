@@ -34,7 +34,10 @@ export function strategyOf({ object }: CrdManifest): string {
   return textIn(objectIn(objectIn(object["spec"])?.["conversion"])?.["strategy"]) ?? "None";
 }
 
-/** Whether a webhook converts the objects now, and nothing would with this file: the API server then exchanges their apiVersion alone. */
+/**
+ * Whether a webhook converts the objects now, and nothing would with this file: the API server then exchanges their
+ * apiVersion alone.
+ */
 export function losesConversion(manifest: CrdManifest, live: CustomResourceDefinition): boolean {
   return movesFields(live) && strategyOf(manifest) === "None";
 }
@@ -45,8 +48,8 @@ export function outgoingVersionsOf(manifest: CrdManifest, live: CustomResourceDe
 }
 
 /**
- * The versions that no object may be stored in once the file is applied: those that it drops, and, if nothing converts any more, every
- * one but its storage version.
+ * The versions that no object may be stored in once the file is applied: those that it drops, and, if nothing converts
+ * any more, every one but its storage version.
  * @param versions of these
  */
 export function outgoingOf(
@@ -61,8 +64,8 @@ export function outgoingOf(
 }
 
 /**
- * The first of two steps for a file with which nothing may be stored in the storage version of now: the file, what it drops and objects may
- * be stored in, and what converts them. `undefined` for any other file.
+ * The first of two steps for a file with which nothing may be stored in the storage version of now: the file, what it
+ * drops and objects may be stored in, and what converts them. `undefined` for any other file.
  */
 export function intermediateOf(manifest: CrdManifest, live: CustomResourceDefinition): JsonObject | undefined {
   if (!outgoingVersionsOf(manifest, live).includes(storageVersionOf(live))) {

@@ -91,7 +91,7 @@ async function readVersion(groupVersion: GroupVersion, context: DiscoverContext)
       throw error;
     }
     const reason = error instanceof ApiError ? error.said.trim() : messageOf(error);
-    const retryAfterSeconds = error instanceof ApiError ? error.retryAfterSeconds : undefined;
+    const retryAfterSeconds = error instanceof ApiError ? error.retryAfter : undefined;
     return { ...groupVersion, reason, retryAfterSeconds, isDown: await isKnownDown(groupVersion, context) };
   }
 }

@@ -9,8 +9,8 @@ export interface ConnectionLimits {
 }
 
 /**
- * 512 connections, 128 of one address. An API server has one for each review that is under way at the same time, and keeps 25
- * idle ones.
+ * 512 connections, 128 of one address. An API server has one for each review that is under way at the same time, and
+ * keeps 25 idle ones.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/net/http.go (SetTransportDefaults)
  */
@@ -24,9 +24,9 @@ export interface OpenConnection {
 }
 
 /**
- * Which connection is closed when another one comes, so that no client keeps others out: one of the same address where that has
- * as many as it may, one of the address with the most where all together are as many as there may be. Those without a
- * request go first, then those that are open for longest. `undefined` where there is room.
+ * Which connection is closed when another one comes, so that no client keeps others out: one of the same address where
+ * that has as many as it may, one of the address with the most where all together are as many as there may be. Those
+ * without a request go first, then those that are open for longest. `undefined` where there is room.
  *
  * @param open in the order in which they were opened, without the new one
  */
@@ -49,7 +49,10 @@ export function connectionToClose<T extends OpenConnection>(
 
 /** Keeps the connections of a server within limits, from before a TLS handshake on. */
 export function limitConnections(server: Server | TlsServer, limits: ConnectionLimits): void {
-  /** By the client's address and port, which a connection and its requests share; in the order in which they were opened. */
+  /**
+   * By the client's address and port, which a connection and its requests share; in the order in which they were
+   * opened.
+   */
   const open = new Map<string, OpenConnection & { readonly socket: Socket }>();
   server.on("connection", (socket: Socket) => {
     const { remoteAddress: address = "" } = socket;

@@ -1,16 +1,8 @@
-import { createHash } from "node:crypto";
-import {
-  type CustomResourceDefinition,
-  isClean,
-  requestVersionOf,
-  servedVersionsOf,
-  storageVersionHashOf,
-  storageVersionOf,
-  storedVersionsOf,
-} from "../api/crd.ts";
+import { storageVersionHash } from "../apiservers/converge.ts";
 import { TRIGGER_ANNOTATION } from "../api/names.ts";
-import { MAX_ANNOTATION_LENGTH } from "../migrations/migration-fields.ts";
-import { crdProjection } from "../resources/crd-projection.ts";
+import type { Client } from "../kube/client.ts";
+import { type Crd, CRDS, isClean, storageVersion } from "../kube/objects.ts";
+import { Pages } from "../kube/pages.ts";
 
 /** What the trigger keeps of a CRD: a few words, never the object. */
 export interface CrdFacts {
@@ -22,8 +14,6 @@ export interface CrdFacts {
   readonly requestVersion: string | undefined;
   /** The storageVersionHash of its storage version. */
   readonly hash: string;
-  /** Whether discovery shows that hash: it does not where the storage version is not served. */
-  readonly isStorageServed: boolean;
   readonly storedVersions: readonly string[];
   /** The hashes of storedVersions, in their order. */
   readonly storedHashes: readonly string[];
@@ -33,97 +23,40 @@ export interface CrdFacts {
   readonly isOptedOut: boolean;
 }
 
-/** What {@link crdFactsOf} reads of a CRD. */
-export const CRD_FIELDS = crdProjection({
-  name: "all",
-  uid: "all",
-  resourceVersion: "all",
-  generation: "all",
-  annotations: { fields: { [TRIGGER_ANNOTATION]: "all" } },
-});
-
-/** What a StorageState remembers of its CRD. */
-export interface CrdRecord {
-  readonly uid: string;
-  readonly generation: number;
-  /** A digest of them where they are too many. */
-  readonly storedVersions: readonly string[];
-}
-
-/**
- * Reads what matters of a CRD.
- * @throws {TypeError} where not exactly one version is marked as storage, which the API server never stores.
- */
-export function crdFactsOf(crd: CustomResourceDefinition): CrdFacts {
-  const { group, names } = crd.spec;
-  const storageVersion = storageVersionOf(crd);
-  const hashOf = (version: string): string => storageVersionHashOf(group, version, names.kind);
-  const storedVersions = storedVersionsOf(crd);
+/** Reads what matters of a CRD. */
+export function crdFactsOf(crd: Crd): CrdFacts {
+  const { annotations, generation = 0, name, uid } = crd.metadata;
+  const { group, names, versions } = crd.spec;
+  const storage = storageVersion(crd);
+  const served = versions.filter((version) => version.served).map((version) => version.name);
+  const storedVersions = crd.status?.storedVersions ?? [];
+  const hashOf = (version: string): string => storageVersionHash(group, version, names.kind);
   return {
-    name: crd.metadata.name,
-    uid: crd.metadata.uid,
-    generation: crd.metadata.generation ?? 0,
-    requestVersion: requestVersionOf(crd),
-    hash: hashOf(storageVersion),
-    isStorageServed: servedVersionsOf(crd).includes(storageVersion),
-    storedVersions: [...storedVersions],
+    name,
+    uid,
+    generation,
+    requestVersion: served.includes(storage) ? storage : served[0],
+    hash: hashOf(storage),
+    storedVersions,
     storedHashes: storedVersions.map(hashOf),
     isClean: isClean(crd),
-    isOptedOut: crd.metadata.annotations?.[TRIGGER_ANNOTATION] === "off",
+    isOptedOut: annotations?.[TRIGGER_ANNOTATION] === "off",
   };
 }
 
-/** Characters of the record: those of some hundred versions. All annotations of an object together have a quarter of a megabyte. */
-export const MAX_RECORD_LENGTH = 16_384;
+/** What a StorageState remembers of its CRD. */
+export type CrdRecord = Pick<CrdFacts, "uid" | "generation" | "storedVersions">;
 
-/** What stands for more versions than a record may have. No version is named so: a name has no colon. */
-const DIGEST = "sha256:";
-
-function digestOf(text: string): string {
-  return `${DIGEST}${createHash("sha256").update(text).digest("hex")}`;
-}
-
-function recordedDigestOf(storedVersions: readonly string[]): string {
-  return digestOf(storedVersions.toSorted().join(","));
-}
-
-/**
- * The value of the annotation by which a StorageState remembers its CRD. A digest stands for more versions than it may have:
- * without it each look would take them for versions that no look has seen.
- */
+/** The value of the annotation by which a StorageState remembers its CRD. */
 export function formatCrdRecord({ uid, generation, storedVersions }: CrdRecord): string {
-  const record = `${uid}/${generation}/`;
-  const versions = storedVersions.join(",");
-  return record + (record.length + versions.length > MAX_RECORD_LENGTH ? recordedDigestOf(storedVersions) : versions);
-}
-
-/** Whether all these storedVersions are in the record; by its digest, whether they are the ones that are in it. */
-export function isRecorded(record: CrdRecord | undefined, storedVersions: readonly string[]): boolean {
-  const before = record?.storedVersions ?? [];
-  return before[0]?.startsWith(DIGEST) === true
-    ? before[0] === recordedDigestOf(storedVersions)
-    : storedVersions.every((version) => before.includes(version));
+  return `${uid}/${generation}/${storedVersions.join(",")}`;
 }
 
 /** Reads that annotation; `undefined` where this program did not write it. */
 export function parseCrdRecord(value: string | undefined): CrdRecord | undefined {
-  if (value === undefined || value.length > MAX_RECORD_LENGTH) {
-    return undefined;
-  }
-  const match = /^([^/]+)\/(\d+)\/([^/]*)$/.exec(value);
-  const [, uid, generation, storedVersions] = match ?? [];
-  return uid === undefined
-    ? undefined
-    : { uid, generation: Number(generation), storedVersions: (storedVersions ?? "").split(",").filter(Boolean) };
-}
-
-/**
- * What a migration remembers of the storedVersions that it was created for: the versions, or a digest of them where no
- * annotation that long would be read back.
- */
-export function storedVersionsMarkOf({ storedVersions }: Pick<CrdFacts, "storedVersions">): string {
-  const mark = storedVersions.join(",");
-  return mark.length <= MAX_ANNOTATION_LENGTH ? mark : digestOf(mark);
+  const [, uid, generation, storedVersions = ""] = /^([^/]+)\/(\d+)\/([^/]*)$/.exec(value ?? "") ?? [];
+  if (uid === undefined) return undefined;
+  return { uid, generation: Number(generation), storedVersions: storedVersions.split(",").filter(Boolean) };
 }
 
 /** Whether the spec of the CRD is the one that was remembered: it is the same CRD in the same generation. */
@@ -137,4 +70,56 @@ export function isSameSpec(record: CrdRecord | undefined, crd: CrdFacts): boolea
  */
 export function hasNotFlipped(record: CrdRecord | undefined, crd: CrdFacts): boolean {
   return record?.uid === crd.uid && (crd.generation === record.generation || crd.generation === record.generation + 1);
+}
+
+/**
+ * Reads CRDs. One may have a megabyte, and the trigger looks at all of them again and again: so their metadata is
+ * listed, and a CRD is read as a whole only where it has changed.
+ */
+export class CrdReader {
+  readonly #client: Client;
+  readonly #known = new Map<string, { readonly key: string; readonly facts: CrdFacts }>();
+
+  constructor(client: Client) {
+    this.#client = client;
+  }
+
+  /** One CRD as it is now; `undefined` where there is none. */
+  async find(name: string, signal: AbortSignal): Promise<CrdFacts | undefined> {
+    const crd = await this.#client.find<Crd>(`${CRDS}/${encodeURIComponent(name)}`, { signal });
+    if (crd === undefined) {
+      this.#known.delete(name);
+      return undefined;
+    }
+    const facts = crdFactsOf(crd);
+    this.#known.set(name, { key: keyOf(crd), facts });
+    return facts;
+  }
+
+  /** @returns all CRDs by name, and the resourceVersion of the list, from which a watch misses nothing */
+  async all(
+    signal: AbortSignal,
+  ): Promise<{ readonly crds: ReadonlyMap<string, CrdFacts>; readonly resourceVersion: string }> {
+    const pages = new Pages(this.#client, [CRDS], signal);
+    const crds = new Map<string, CrdFacts>();
+    let resourceVersion = "";
+    let token: string | undefined;
+    do {
+      const { items, metadata } = await pages.list(token);
+      resourceVersion ||= metadata.resourceVersion;
+      token = metadata.continue === "" ? undefined : metadata.continue;
+      for (const item of items) {
+        const { name } = item.metadata;
+        const known = this.#known.get(name);
+        const facts = known?.key === keyOf(item) ? known.facts : await this.find(name, signal);
+        if (facts !== undefined) crds.set(name, facts);
+      }
+    } while (token !== undefined);
+    for (const name of [...this.#known.keys()].filter((one) => !crds.has(one))) this.#known.delete(name);
+    return { crds, resourceVersion };
+  }
+}
+
+function keyOf({ metadata }: Pick<Crd, "metadata">): string {
+  return `${metadata.uid}/${metadata.resourceVersion}`;
 }

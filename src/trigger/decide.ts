@@ -1,30 +1,26 @@
 import { isFinal, UNKNOWN_HASH } from "../api/migration.ts";
-import type { Resource } from "../old/kube/resources.ts";
-import { formatCrdRecord, storedVersionsMarkOf } from "./crd-facts.ts";
+import { formatCrdRecord } from "./crd-facts.ts";
 import type { MigrationFacts } from "./migration-facts.ts";
 import {
   type Cause,
   isFor,
-  mayHaveOther,
   isOnly,
+  mayHaveOther,
   type NextStatus,
   nextStatusOf,
   proves,
-  type Shown,
   type Situation,
 } from "./next-status.ts";
-import { isLiftFinal, retryOf } from "./retry-plan.ts";
+import type { Observed } from "./observe.ts";
 
 /** A migration to create. */
 export interface NewMigration {
-  readonly resource: Resource;
+  readonly resource: Pick<Observed, "group" | "version" | "resource">;
   readonly hash: string;
   readonly attempt: number;
   readonly isLowPriority: boolean;
   /** Whether objects of a CRD are rewritten also where its storedVersions is the storage version alone. */
   readonly isForced: boolean;
-  readonly storedVersions?: string;
-  readonly storageVersion?: string;
 }
 
 /** What is to be done about one resource, in the order of the fields. */
@@ -47,9 +43,6 @@ export interface Decision {
   readonly waiting?: string;
 }
 
-/** Milliseconds between looks at API servers that do not agree. */
-export const DISAGREEMENT_POLL_MS = 10_000;
-
 /**
  * Decides what to do about one resource. It looks at what there is, not at what was done: a run that was cut short
  * anywhere is completed by the next.
@@ -61,16 +54,15 @@ export function decide(situation: Situation): Decision {
   const left = leftovers(situation, isNewSpell);
   const isSame =
     state !== undefined && state.current === next.current && state.persisted.join(" ") === next.persisted.join(" ");
+  const record = observed.crd && formatCrdRecord(observed.crd);
+  const isRecorded = record === undefined || record === (state?.crd && formatCrdRecord(state.crd));
   const base = {
     cause: next.cause,
     ...left,
     ...(isSame ? {} : { status: { persisted: next.persisted, current: next.current } }),
-    ...crdRecordOf(situation),
+    ...(isRecorded ? {} : { crdRecord: record }),
   };
-  if (observed.agreed === undefined) {
-    const waiting = observed.disagreement ?? "";
-    return { ...base, adopt: [], lookAgainMs: DISAGREEMENT_POLL_MS, waiting };
-  }
+  if (observed.agreed === undefined) return { ...base, adopt: [], waiting: observed.disagreement ?? "" };
   return isOnly(next.persisted, observed.agreed)
     ? { ...base, adopt: [] }
     : { ...base, ...migrationFor(situation, next, { ...left, isNewSpell }) };
@@ -85,26 +77,25 @@ function leftovers(situation: Situation, isNewSpell: boolean): Pick<Decision, "r
   const { migrations, observed, state } = situation;
   const lastEnd = migrations
     .filter((one) => one.isOurs && isFinal(one.state))
-    .toSorted((a, b) => byAge(a, b, situation))
+    .toSorted((a, b) => a.createdAt - b.createdAt || a.attempt - b.attempt)
     .at(-1);
   const shown = { ...observed, persisted: state?.persisted ?? [] };
+  // Of those one is kept for each resource, until a later migration ends.
+  const isInVain = (one: MigrationFacts): boolean =>
+    one.isOurs && (one.state === "Failed" || (one.state === "Succeeded" && !proves(one, shown)));
   const remove = migrations.filter(
     (one) =>
-      isLeftover(one, isFor(one, observed), isNewSpell) ||
-      (isInVain(one, shown) && one !== lastEnd && !mayBeFinal(one, situation)),
+      isLeftover(one, observed.agreed, isNewSpell) ||
+      (isInVain(one) && one !== lastEnd && !isLiftFinal(one, observed.agreed)),
   );
-  const disown = migrations.filter((one) => isNewSpell && mayProve(one, observed) && !remove.includes(one));
+  // One that is Pending here may have run: changes of migrations may arrive late. The write that disowns it conflicts
+  // then, and the next look decides.
+  const mayProve = (one: MigrationFacts): boolean =>
+    isFinal(one.state)
+      ? !one.isOurs && one.state === "Succeeded" && isFor(one, observed.agreed)
+      : one.hash !== undefined;
+  const disown = migrations.filter((one) => isNewSpell && mayProve(one) && !remove.includes(one));
   return { remove, disown };
-}
-
-/**
- * Whether it may come to count as a proof though it began, or may have, before the last change. One that is Pending here may
- * have run: changes of migrations may arrive late. The write that disowns it conflicts then, and the next look decides.
- */
-function mayProve(migration: MigrationFacts, observed: Situation["observed"]): boolean {
-  return isFinal(migration.state)
-    ? !migration.isOurs && migration.state === "Succeeded" && isFor(migration, observed)
-    : migration.hash !== undefined;
 }
 
 /** One that a user stopped is neither deleted nor replaced: it is taken for the one that is needed when it goes on. */
@@ -112,83 +103,96 @@ function isStopped(migration: MigrationFacts): boolean {
   return migration.isSuspended && !isFinal(migration.state);
 }
 
-function isLeftover(migration: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
-  return !isStopped(migration) && isPassed(migration, isForNow, isNewSpell);
-}
-
-function isPassed({ hash, isOurs, state }: MigrationFacts, isForNow: boolean, isNewSpell: boolean): boolean {
-  if (state === "Running" || state === "Waiting") {
-    // Once it is known that API servers disagree, what a user starts all the same is the user's.
-    return isNewSpell || (hash !== undefined && !isForNow);
-  }
+function isLeftover(migration: MigrationFacts, agreed: string | undefined, isNewSpell: boolean): boolean {
+  const { hash, isOurs, state } = migration;
+  if (isStopped(migration)) return false;
+  const isForNow = isFor(migration, agreed);
+  // Once it is known that API servers disagree, what a user starts all the same is the user's.
+  if (state === "Running" || state === "Waiting") return isNewSpell || (hash !== undefined && !isForNow);
   return isOurs && state !== "Failed" && (!isForNow || (state === "Succeeded" && isNewSpell));
-}
-
-/** What another client has lifted, as far as can be told: while API servers disagree it is not known whether it is lifted for good. */
-function mayBeFinal(migration: MigrationFacts, situation: Situation): boolean {
-  const isUnknown = situation.observed.agreed === undefined && migration.reason === "FreezeLifted";
-  return isUnknown || isLiftFinal(migration, situation);
-}
-
-/** Of these one is kept for each resource, the newest, until a later migration ends; and one whose freeze another client lifted for good. */
-function isInVain(migration: MigrationFacts, shown: Shown): boolean {
-  const { isOurs, state } = migration;
-  return isOurs && (state === "Failed" || (state === "Succeeded" && !proves(migration, shown)));
-}
-
-/**
- * The one that ended later, as far as this process saw that, is the newer one: both were created by the clocks of API servers, which differ and are
- * set back. Attempts are counted apart for each thing that is tried.
- */
-function byAge(a: MigrationFacts, b: MigrationFacts, { endedForMs }: Situation): number {
-  const [endedA = 0, endedB = 0] = [endedForMs?.get(a.uid), endedForMs?.get(b.uid)];
-  return endedB - endedA || a.createdAt - b.createdAt || a.attempt - b.attempt;
-}
-
-function crdRecordOf({ observed: { crd }, state }: Situation): Pick<Decision, "crdRecord"> {
-  const record = crd === undefined ? undefined : formatCrdRecord(crd);
-  const before = state?.crd === undefined ? undefined : formatCrdRecord(state.crd);
-  return record === undefined || record === before ? {} : { crdRecord: record };
 }
 
 /** The migration that is needed: one that is there already, one of another owner that has not begun, or a new one. */
 function migrationFor(
   situation: Situation,
-  next: NextStatus,
+  { current, persisted }: NextStatus,
   { remove, disown, isNewSpell }: Pick<Decision, "remove" | "disown"> & { readonly isNewSpell: boolean },
 ): Pick<Decision, "adopt" | "create" | "lookAgainMs" | "waiting"> {
-  const { observed } = situation;
+  const { agreed, crd, group, resource, version } = situation.observed;
   const unfinished = situation.migrations.filter((one) => !isFinal(one.state) && !remove.includes(one));
-  if (unfinished.some((one) => isFor(one, observed) && !disown.includes(one))) {
-    return { adopt: [] };
-  }
+  if (unfinished.some((one) => isFor(one, agreed) && !disown.includes(one))) return { adopt: [] };
   const pending = unfinished.filter(({ state }) => state === "Pending" || state === "Suspended");
-  if (pending.length > 0) {
-    return { adopt: pending.slice(0, 1) };
-  }
-  if (unfinished.some(isStopped)) {
-    // It is being stopped just now, and is adopted when it has been.
-    return { adopt: [] };
-  }
-  const retry = retryOf(situation, isNewSpell);
-  if (retry.kind === "wait") {
-    const { lookAgainMs, reason } = retry;
-    return { adopt: retry.mark, waiting: reason, ...(lookAgainMs === undefined ? {} : { lookAgainMs }) };
-  }
-  return { adopt: [], create: newMigration(situation, next, retry.attempt) };
-}
-
-function newMigration({ observed }: Situation, { persisted, current }: NextStatus, attempt: number): NewMigration {
-  const { crd, group, resource, storageVersion, version } = observed;
+  if (pending.length > 0) return { adopt: pending.slice(0, 1) };
+  // It is being stopped just now, and is adopted when it has been.
+  if (unfinished.some(isStopped)) return { adopt: [] };
+  const attempt = nextAttempt(situation, isNewSpell);
+  if (typeof attempt !== "number") return attempt;
   // Nothing says that a built-in resource whose hash is what it was is stored otherwise; it was only not looked at.
   const isOnlyUnseen = crd === undefined && persisted.length === 2 && persisted.includes(UNKNOWN_HASH);
-  return {
+  const create: NewMigration = {
     resource: { group, version, resource },
     hash: current,
     attempt,
     isForced: crd?.isClean === true && mayHaveOther(persisted, current),
     isLowPriority: isOnlyUnseen && persisted.includes(current),
-    ...(crd === undefined ? {} : { storedVersions: storedVersionsMarkOf(crd) }),
-    ...(storageVersion === undefined ? {} : { storageVersion }),
   };
+  return { adopt: [], create };
+}
+
+/** The first retry comes after a minute, each later one after twice as long, and never later than six hours. */
+const FIRST_RETRY_MS = 60_000;
+const LAST_RETRY_MS = 6 * 3_600_000;
+
+/**
+ * Whether the newest one in vain for what is observed now is behind us. One that succeeded and proves nothing, since
+ * the CRD changed before that was noticed or since another program called it Succeeded, is tried again at once; later
+ * each time where that goes on.
+ *
+ * @returns the number of the next attempt, or what it waits for
+ */
+function nextAttempt(
+  { migrations, now, observed }: Situation,
+  isNewSpell: boolean,
+): number | Pick<Decision, "adopt" | "waiting" | "lookAgainMs"> {
+  const { agreed } = observed;
+  const ended = migrations.toSorted((a, b) => endOf(a, now) - endOf(b, now));
+  const lifted = ended.findLast((one) => isLiftFinal(one, agreed));
+  if (lifted !== undefined) {
+    // One of another owner is marked with what it failed for.
+    const adopt = lifted.hash === undefined ? [lifted] : [];
+    return { adopt, waiting: `another client lifted the freeze of "${lifted.name}"` };
+  }
+  const inVain = ended.filter(
+    (one) => (one.state === "Failed" || (one.state === "Succeeded" && !isNewSpell)) && isFor(one, agreed),
+  );
+  const last = inVain.at(-1);
+  if (last === undefined) return 1;
+  const retries = last.state === "Failed" ? last.attempt : last.attempt - 1;
+  const delayMs = retries === 0 ? 0 : Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** (retries - 1));
+  const lookAgainMs = endOf(last, now) + delayMs - now;
+  return lookAgainMs > 0
+    ? { adopt: [], waiting: reasonToWait(last, observed), lookAgainMs }
+    : Math.max(...inVain.map(({ attempt }) => attempt)) + 1;
+}
+
+/**
+ * When it ended, as far as can be told. That is by the clock of the replica that led then; `now` and the creation are
+ * by API servers. A clock that is ahead must not have the wait last until the others have caught up.
+ */
+function endOf({ createdAt, endedAt }: MigrationFacts, now: number): number {
+  return endedAt - now > 60_000 ? createdAt : Math.min(now, Math.max(createdAt, endedAt));
+}
+
+function reasonToWait({ attempt, name, provenCrd, reason, state }: MigrationFacts, { crd }: Observed): string {
+  const isForeign = crd === undefined || (provenCrd === undefined && reason !== "NothingToDo");
+  const why = isForeign ? "another program than ksvm called it Succeeded" : "its CRD changed since";
+  return `"${name}" ${state === "Failed" ? "failed" : `proves nothing: ${why}`} (attempt ${attempt})`;
+}
+
+/**
+ * A freeze that another client lifted is not put back by itself, until the storage version is another one. A migration
+ * without a hash failed for what is there now.
+ */
+function isLiftFinal({ hash, reason, state }: MigrationFacts, agreed: string | undefined): boolean {
+  return state === "Failed" && reason === "FreezeLifted" && (hash === undefined || hash === agreed);
 }

@@ -2,19 +2,14 @@ import {
   hasCondition,
   isSuspended,
   type MigrationState,
+  resourceNameOf,
   stateOf,
   type StorageVersionMigration,
 } from "../api/migration.ts";
-import {
-  ATTEMPT_ANNOTATION,
-  CREATED_BY_LABEL,
-  CREATED_BY_TRIGGER,
-  HASH_ANNOTATION,
-  STORAGE_VERSION_ANNOTATION,
-  STORED_VERSIONS_ANNOTATION,
-} from "../api/names.ts";
-import { resourceNameOf } from "../api/migration.ts";
+import { ATTEMPT_ANNOTATION, CREATED_BY_LABEL, CREATED_BY_TRIGGER, HASH_ANNOTATION } from "../api/names.ts";
 import { asksForReencryption } from "../api/reencryption.ts";
+import { isLater } from "../kube/objects.ts";
+import type { MigrationChange } from "../migrations/migration-feed.ts";
 
 /** What the trigger keeps of a StorageVersionMigration. */
 export interface MigrationFacts {
@@ -26,7 +21,7 @@ export interface MigrationFacts {
   /** Whether the trigger created it. */
   readonly isOurs: boolean;
   readonly state: MigrationState;
-  /** Whether a user stopped it, or all migrations are stopped: it is not begun until that is taken back. */
+  /** Whether a user stopped it, or the controller says that it is stopped. */
   readonly isSuspended: boolean;
   /** Whether it is to re-encrypt: it is its user's, whatever the trigger finds. */
   readonly isReencryption: boolean;
@@ -39,9 +34,6 @@ export interface MigrationFacts {
   /** The hash that it migrates to; missing if it is unknown. */
   readonly hash?: string;
   readonly attempt: number;
-  readonly storedVersions?: string;
-  /** Of the StorageVersion before it began. */
-  readonly storageVersion?: string;
   /** `uid/generation` of the CRD when every object was proven to be in the storage version; missing where none was. */
   readonly provenCrd?: string;
 }
@@ -49,11 +41,13 @@ export interface MigrationFacts {
 /** Reads what matters of a migration. */
 export function migrationFactsOf(migration: StorageVersionMigration): MigrationFacts {
   const { metadata, spec, status = {} } = migration;
-  const labels = metadata.labels ?? {};
+  const { annotations = {}, labels = {} } = metadata;
   const state = stateOf(migration);
   const ended = status.conditions?.find((condition) => condition.type === state && condition.status === "True");
   const createdAt = Date.parse(metadata.creationTimestamp ?? "");
   const endedAt = Date.parse(ended?.lastUpdateTime ?? "");
+  const attempt = Number(annotations[ATTEMPT_ANNOTATION]);
+  const hash = annotations[HASH_ANNOTATION];
   return {
     name: metadata.name,
     uid: metadata.uid,
@@ -61,31 +55,81 @@ export function migrationFactsOf(migration: StorageVersionMigration): MigrationF
     resourceName: resourceNameOf(spec.resource),
     isOurs: labels[CREATED_BY_LABEL] === CREATED_BY_TRIGGER,
     state,
-    isSuspended: isStopped(migration),
-    isReencryption: asksForReencryption(metadata.annotations),
+    isSuspended: isSuspended(migration) || hasCondition(migration, "Suspended"),
+    isReencryption: asksForReencryption(annotations),
     createdAt,
     endedAt: Number.isNaN(endedAt) ? createdAt : endedAt,
-    ...optional("reason", ended?.reason),
-    ...optional("provenCrd", status.crd),
-    ...annotatedFactsOf(metadata.annotations ?? {}),
-  };
-}
-
-function annotatedFactsOf(annotations: Readonly<Record<string, string>>) {
-  const attempt = Number(annotations[ATTEMPT_ANNOTATION]);
-  return {
     attempt: Number.isInteger(attempt) && attempt > 0 ? attempt : 1,
-    ...optional("hash", annotations[HASH_ANNOTATION]),
-    ...optional("storedVersions", annotations[STORED_VERSIONS_ANNOTATION]),
-    ...optional("storageVersion", annotations[STORAGE_VERSION_ANNOTATION]),
+    ...(ended?.reason === undefined ? {} : { reason: ended.reason }),
+    ...(status.crd === undefined ? {} : { provenCrd: status.crd }),
+    ...(hash === undefined ? {} : { hash }),
   };
 }
 
-/** A user wants it stopped, or the controller says that it is. */
-function isStopped(migration: StorageVersionMigration): boolean {
-  return isSuspended(migration) || hasCondition(migration, "Suspended");
+/** Keeps a few words of every StorageVersionMigration, as the feed and the trigger's own writes tell them. */
+export class MigrationIndex {
+  #byUid = new Map<string, MigrationFacts>();
+
+  /**
+   * The migrations of each resource, without those that re-encrypt: the trigger neither deletes one nor takes it for
+   * its own, so that none that proves nothing of the key ever stands in its place.
+   */
+  byResource(): ReadonlyMap<string, readonly MigrationFacts[]> {
+    const all = [...this.#byUid.values()].filter(({ isReencryption }) => !isReencryption);
+    return Map.groupBy(all, ({ resourceName }) => resourceName);
+  }
+
+  of(name: string): readonly MigrationFacts[] {
+    return [...this.#byUid.values()].filter((one) => one.resourceName === name && !one.isReencryption);
+  }
+
+  /** Takes in what the API server answered to a write, ahead of the feed. */
+  put(migration: StorageVersionMigration): void {
+    const { deletionTimestamp, uid } = migration.metadata;
+    // The feed tells no more of one that was deleted, whatever finalizer keeps it.
+    if (deletionTimestamp === undefined) this.#set(migrationFactsOf(migration));
+    else this.delete(uid);
+  }
+
+  delete(uid: string): void {
+    this.#byUid.delete(uid);
+  }
+
+  /** Takes in what the feed tells. @returns the resources with a migration that came, ended, was stopped, or went */
+  apply(change: MigrationChange): readonly string[] {
+    switch (change.type) {
+      case "listing":
+        return [];
+      case "listed": {
+        const before = this.#byUid;
+        this.#byUid = new Map(change.migrations.map(migrationFactsOf).map((facts) => [facts.uid, facts]));
+        const uids = new Set([...before.keys(), ...this.#byUid.keys()]);
+        return [...uids].flatMap((uid) => changedResource(before.get(uid), this.#byUid.get(uid)));
+      }
+      case "changed": {
+        const { uid } = change.migration.metadata;
+        const before = this.#byUid.get(uid);
+        this.#set(migrationFactsOf(change.migration));
+        return changedResource(before, this.#byUid.get(uid));
+      }
+      case "deleted": {
+        const before = this.#byUid.get(change.uid);
+        this.#byUid.delete(change.uid);
+        return changedResource(before, undefined);
+      }
+    }
+  }
+
+  #set(facts: MigrationFacts): void {
+    const known = this.#byUid.get(facts.uid);
+    if (known === undefined || isLater(facts.resourceVersion, known.resourceVersion)) this.#byUid.set(facts.uid, facts);
+  }
 }
 
-function optional<K extends string>(key: K, value: string | undefined): { readonly [key in K]?: string } {
-  return value === undefined ? {} : ({ [key]: value } as { readonly [key in K]: string });
+/** The progress of a migration, which is most of what is written about it, changes nothing. */
+function changedResource(before: MigrationFacts | undefined, after: MigrationFacts | undefined): readonly string[] {
+  const summary = (facts: MigrationFacts | undefined): unknown =>
+    facts && [facts.state, facts.hash, facts.isSuspended, facts.isReencryption].join();
+  const name = (after ?? before)?.resourceName;
+  return name === undefined || summary(before) === summary(after) ? [] : [name];
 }

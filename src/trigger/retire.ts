@@ -1,15 +1,10 @@
 import type { Logger } from "pino";
-import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
-import { parseStorageState } from "../api/parse-storage-state.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
-import { isNotFound } from "../old/kube/absent.ts";
+import { whose } from "../kube/errors.ts";
 import { type ApiClient, isConflict } from "../old/kube/client.ts";
-import type { Projection } from "../old/json/json-projection.ts";
-import { listProjected } from "../old/kube/list-projected.ts";
 import { CRDS, STORAGE_STATES } from "../old/kube/resources.ts";
-import { metadataProjection } from "../old/kube/metadata-projection.ts";
-import { LoopPace } from "../old/retry/loop-pace.ts";
+import { readStates } from "./state-facts.ts";
 
 /** What {@link retireStorageStates} needs. */
 export interface RetireOptions {
@@ -19,76 +14,51 @@ export interface RetireOptions {
   readonly signal: AbortSignal;
 }
 
-const CRD_NAME = `${STORAGE_STATES.resource}.${STORAGE_STATES.group}`;
-const PAGE_SIZE = 500;
-const OWNED_FIELDS: Projection = {
-  fields: {
-    metadata: metadataProjection({ labels: { fields: { [MANAGED_BY_LABEL]: "all" } } }),
-  },
-};
-const FIRST_RETRY_MS = 5_000;
-const LAST_RETRY_MS = 60_000;
+const FIRST_PAUSE_MS = 5_000;
+const LONGEST_PAUSE_MS = 60_000;
 
 /**
- * Deletes the StorageStates that a trigger of ours kept, once it is switched off: no look keeps them true any more, and an
- * administrator would rely on their last value. It is tried until it succeeds or the signal is aborted.
+ * Deletes the StorageStates that a trigger of ours kept, once it is switched off: no look keeps them true any more, and
+ * an administrator would rely on their last value. It is tried until it succeeds or the signal is aborted.
  */
 export async function retireStorageStates({ client, clock, logger, signal }: RetireOptions): Promise<void> {
-  const pace = new LoopPace({ clock, minMs: FIRST_RETRY_MS, maxMs: LAST_RETRY_MS });
-  while (!signal.aborted) {
+  for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
     try {
-      await pace.turn(signal);
       const deleted = await deleteAll(client, signal);
       if (deleted > 0) {
         logger.info({ deleted }, "Deleted the StorageStates: the trigger is off, and nothing keeps them true");
       }
       return;
     } catch (error) {
-      if (!signal.aborted) {
-        logger.warn(
-          { reason: messageOf(error) },
-          "Cannot delete the StorageStates of a trigger that is off; trying again",
-        );
-      }
+      if (signal.aborted) return;
+      const reason = messageOf(error);
+      logger.warn({ reason }, "Cannot delete the StorageStates of a trigger that is off; trying again");
     }
+    await clock.sleep(pauseMs, signal).catch(() => undefined);
   }
 }
 
 async function deleteAll(client: ApiClient, signal: AbortSignal): Promise<number> {
-  let deleted = 0;
   try {
-    const list = { limit: PAGE_SIZE, projection: OWNED_FIELDS, signal };
-    const { items } = await listProjected(client.transport, STORAGE_STATES, list);
-    const states = items.flatMap((value) => parseStorageState(value).object ?? []);
-    for (const { metadata } of states.filter((state) => state.metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY)) {
-      await retireStorageState(client, metadata, signal);
-      deleted++;
-    }
+    const ours = [...(await readStates(client, signal))].filter(([, { isOurs }]) => isOurs);
+    for (const [name, { uid }] of ours) await retireStorageState(client, { name, uid }, signal);
+    return ours.length;
   } catch (error) {
-    // An API server that just started, or was just told of the CRD, does not list its group yet: only the CRD itself says that
-    // there is none, and so no object of it.
-    if (!isNotFound(error) || (await client.findMetadata(CRDS, { name: CRD_NAME }, { signal })) !== undefined) {
-      throw error;
-    }
+    // An API server that has just started does not serve the group yet. Only the CRD says that there is none.
+    const name = `${STORAGE_STATES.resource}.${STORAGE_STATES.group}`;
+    const isMissing = whose(error) === "gone" && (await client.findMetadata(CRDS, { name }, { signal })) === undefined;
+    if (isMissing) return 0;
+    throw error;
   }
-  return deleted;
 }
 
-/**
- * Deletes one StorageState.
- * @throws {ApiError | TransportError}
- */
+/** Deletes one StorageState. One that was deleted and created again is another one, and stays. */
 export async function retireStorageState(
   client: ApiClient,
   { name, uid }: { readonly name: string; readonly uid: string },
   signal: AbortSignal,
 ): Promise<void> {
-  try {
-    await client.delete(STORAGE_STATES, { name }, { preconditions: { uid }, signal });
-  } catch (error) {
-    // It was deleted and created again: it is another one.
-    if (!isConflict(error)) {
-      throw error;
-    }
-  }
+  await client.delete(STORAGE_STATES, { name }, { preconditions: { uid }, signal }).catch((error: unknown) => {
+    if (!isConflict(error)) throw error;
+  });
 }

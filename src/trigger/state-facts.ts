@@ -1,27 +1,27 @@
 import { CRD_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
-import type { ReadStorageState } from "../api/parse-storage-state.ts";
-import { MAX_RECORD_LENGTH, parseCrdRecord } from "./crd-facts.ts";
+import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
 import type { Projection } from "../old/json/json-projection.ts";
+import type { ApiClient } from "../old/kube/client.ts";
+import { listProjected } from "../old/kube/list-projected.ts";
 import { metadataProjection } from "../old/kube/metadata-projection.ts";
-import type { StateFacts } from "./next-status.ts";
+import { STORAGE_STATES } from "../old/kube/resources.ts";
+import { type CrdRecord, parseCrdRecord } from "./crd-facts.ts";
 
-/**
- * What is read of each StorageState where all of them are listed: fifty may be larger than an answer may be, for their
- * managedFields and the annotations of others.
- */
-export const STATE_FIELDS: Projection = {
-  fields: {
-    metadata: metadataProjection({
-      labels: { fields: { [MANAGED_BY_LABEL]: "all" } },
-      annotations: { fields: { [CRD_ANNOTATION]: { maxLength: MAX_RECORD_LENGTH } } },
-    }),
-    status: {
-      fields: { persistedStorageVersionHashes: "all", currentStorageVersionHash: "all", lastHeartbeatTime: "all" },
-    },
-  },
-};
+/** What is stored of a resource's StorageState. */
+export interface StateFacts {
+  readonly uid: string;
+  readonly resourceVersion: string;
+  readonly persisted: readonly string[];
+  /** Empty where the status was never written. */
+  readonly current: string;
+  /** Milliseconds since the Unix epoch; NaN where there was none. */
+  readonly heartbeat: number;
+  readonly crd: CrdRecord | undefined;
+  /** Whether a trigger of this program made it. */
+  readonly isOurs: boolean;
+}
 
-/** Reads what matters of a StorageState. */
+/** Reads what matters of a StorageState. A status that cannot be read counts as never written, and is written again. */
 export function stateFactsOf({ metadata, status }: ReadStorageState): StateFacts {
   return {
     uid: metadata.uid,
@@ -32,4 +32,35 @@ export function stateFactsOf({ metadata, status }: ReadStorageState): StateFacts
     isOurs: metadata.labels?.[MANAGED_BY_LABEL] === MANAGED_BY,
     crd: parseCrdRecord(metadata.annotations?.[CRD_ANNOTATION]),
   };
+}
+
+const PAGE_SIZE = 100;
+const STATE_FIELDS: Projection = {
+  fields: {
+    metadata: metadataProjection({
+      labels: { fields: { [MANAGED_BY_LABEL]: "all" } },
+      annotations: { fields: { [CRD_ANNOTATION]: "all" } },
+    }),
+    status: {
+      fields: { persistedStorageVersionHashes: "all", currentStorageVersionHash: "all", lastHeartbeatTime: "all" },
+    },
+  },
+};
+
+/** All StorageStates by name. */
+export async function readStates(client: ApiClient, signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
+  const list = { limit: PAGE_SIZE, projection: STATE_FIELDS, signal };
+  const { items } = await listProjected(client.transport, STORAGE_STATES, list);
+  const states = items.flatMap((item) => parseStorageState(item).object ?? []);
+  return new Map(states.map((state) => [state.metadata.name, stateFactsOf(state)]));
+}
+
+/** One StorageState; `undefined` where there is none. */
+export async function readState(
+  client: ApiClient,
+  name: string,
+  signal: AbortSignal,
+): Promise<StateFacts | undefined> {
+  const { object } = parseStorageState(await client.find<unknown>(STORAGE_STATES, { name }, { signal }));
+  return object && stateFactsOf(object);
 }

@@ -16,10 +16,11 @@ export interface Looked {
 
 /** Watches a trigger, for metrics. */
 export interface TriggerWatch {
-  /** The trigger began, or read the whole of discovery, which has these resources. @param now milliseconds since the Unix epoch */
+  /**
+   * The trigger began, or looked at everything, which are these resources.
+   * @param now milliseconds since the Unix epoch
+   */
   polled(now: number, names?: ReadonlySet<string>): void;
-  /** A look showed that API servers do not encode a resource alike, whatever becomes of what is to be written then. */
-  disagreed(name: string): void;
   /** What is known of a resource now; `undefined` where nothing looks after it any more. */
   looked(name: string, looked: Looked | undefined): void;
   /** Something is done once more. */
@@ -29,7 +30,6 @@ export interface TriggerWatch {
 /** Watches nothing. */
 export const NO_WATCH: TriggerWatch = {
   polled: () => undefined,
-  disagreed: () => undefined,
   looked: () => undefined,
   retried: () => undefined,
 };

@@ -6,7 +6,7 @@ import {
   storedVersionsOf,
 } from "../api/crd.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { assertNotForeign } from "../old/freeze/freeze.ts";
+import { foreignFreeze, freezerOf } from "../freeze/freeze.ts";
 import { isConflict } from "../old/kube/client.ts";
 import { checkManifest } from "../plan/check-facts.ts";
 import { lossNotesOf } from "../plan/check-notes.ts";
@@ -24,7 +24,9 @@ export interface UpgradeContext extends CallContext {
   readonly checking: CallContext;
   /** Whether the file itself is written, too. */
   readonly isApplied: boolean;
-  /** Rewrites every object of the CRD, also where it is clean. @returns whether that is done and storedVersions pruned */
+  /**
+   * Rewrites every object of the CRD, also where it is clean. @returns whether that is done and storedVersions pruned
+   */
   readonly migrate: () => Promise<boolean>;
   /** Told before each step, with what objects and their clients lose by the file. */
   readonly onStep: (step: UpgradeStep, losses: readonly string[]) => void;
@@ -50,13 +52,15 @@ const MAX_CONFLICTS = 10;
 
 /**
  * Compares a file with the CRD of the cluster, and plans what is left. It sends reads and dry runs only.
- * @throws {KsvmError} as {@link checkManifest}; ForeignFreeze where the storage version would have to change and is frozen.
+ * @throws {KsvmError} as {@link checkManifest}; ForeignFreeze where the storage version would have to change and is
+ *   frozen.
  */
 export async function survey(
   context: Pick<UpgradeContext, "checking" | "isApplied">,
   manifest: CrdManifest,
 ): Promise<Survey> {
-  // The very CRD that the verdict is about: a step has its resourceVersion as precondition, so that neither rests on another one.
+  // The very CRD that the verdict is about: a step has its resourceVersion as precondition, so that neither rests on
+  // another one.
   const { entry, live } = await checkManifest(context.checking, manifest, { isReplaced: context.isApplied });
   if (outcomeOf(entry) !== undefined) {
     return { steps: [], entry, live };
@@ -67,7 +71,7 @@ export async function survey(
   }
   const flip = steps.find(({ kind }) => kind === "flip");
   if (live !== undefined && flip?.spec !== undefined) {
-    assertNotForeign(live, "");
+    if (freezerOf(live.metadata) === "other") throw foreignFreeze(manifest.name);
     await tryWrite(context.checking, live, { spec: flip.spec });
   }
   return { steps, entry, live };
@@ -80,10 +84,11 @@ export function outcomeOf({ verdict }: CheckEntry): "refused" | "unknown" | unde
 }
 
 /**
- * Takes a CRD from what it is to what a file says, step by step. Before each step it looks again, so that a step rests on what is
- * there, and a second call goes on where the first one was killed.
+ * Takes a CRD from what it is to what a file says, step by step. Before each step it looks again, so that a step rests
+ * on what is there, and a second call goes on where the first one was killed.
  *
- * @throws {KsvmError} StorageVersionChanged where another client undoes a step; PruneFailed where the migrator does not prune; RetryBudgetExceeded where a conversion webhook
+ * @throws {KsvmError} StorageVersionChanged where another client undoes a step; PruneFailed where the migrator does not
+ *   prune; RetryBudgetExceeded where a conversion webhook
  *   does not come up; whatever else a request fails with.
  */
 export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest): Promise<UpgradeEnd> {
@@ -117,8 +122,9 @@ export async function upgradeCrd(context: UpgradeContext, manifest: CrdManifest)
 }
 
 /**
- * What a file says is written once in a call, whether or not the CRD says it already. Once this call has rewritten every object, storedVersions tells
- * whether any was stored in an old version since. A hand-over is over when nothing is owned.
+ * What a file says is written once in a call, whether or not the CRD says it already. Once this call has rewritten
+ * every object, storedVersions tells whether any was stored in an old version since. A hand-over is over when nothing
+ * is owned.
  */
 function isLeft(
   { kind }: UpgradeStep,
@@ -159,7 +165,10 @@ function specAt(live: CustomResourceDefinition | undefined): string | undefined 
   return live && specKeyOf(live.metadata);
 }
 
-/** Where a migration has succeeded, the spec is the same since, and storedVersions is not pruned, the migrator does not prune. */
+/**
+ * Where a migration has succeeded, the spec is the same since, and storedVersions is not pruned, the migrator does not
+ * prune.
+ */
 function assertPruned({ kind }: UpgradeStep, live: CustomResourceDefinition | undefined, done: Done): void {
   if (kind !== "migrate" || live === undefined || specAt(live) !== done.get(kind)) {
     return;

@@ -12,9 +12,11 @@ import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { hasVersion, outgoingOf, strategyOf, targetVersionOf } from "../plan/version-changes.ts";
 
 /**
- * One step from the CRD of the cluster to that of a file. Field names are those of `ksvm migrate -f FILE --dry-run -o json`.
+ * One step from the CRD of the cluster to that of a file. Field names are those of `ksvm migrate -f FILE --dry-run -o
+ * json`.
  *
- * - `serve`: adds or serves the new storage version of the file beside those that there are; nothing is stored in it yet
+ * - `serve`: adds or serves the new storage version of the file beside those that there are; nothing is stored in it
+ *   yet
  * - `flip`: makes it the storage version; the old ones stay
  * - `migrate`: rewrites every object and prunes storedVersions
  * - `apply`: writes what the file says; where that changes the storage version, once every object can be read in it
@@ -39,8 +41,8 @@ export interface UpgradePlan {
 }
 
 /**
- * The steps that are left between the CRD in the cluster and a file. All that it rests on is in the CRD, so that it tells what is
- * left after a kill at any point.
+ * The steps that are left between the CRD in the cluster and a file. All that it rests on is in the CRD, so that it
+ * tells what is left after a kill at any point.
  *
  * @param live missing where the cluster has no such CRD
  * @param isApplied whether the file itself is to be written, too
@@ -67,7 +69,10 @@ export function planUpgrade(
   return { steps: handedOver(live, [...flipping, ...migration, ...applying]) };
 }
 
-/** A storage version that the file's webhook converts is served by it first, so that nothing is stored in it before the webhook answers. */
+/**
+ * A storage version that the file's webhook converts is served by it first, so that nothing is stored in it before the
+ * webhook answers.
+ */
 function applySteps(manifest: CrdManifest, live: CustomResourceDefinition, isFlipped: boolean): readonly UpgradeStep[] {
   const isConverted = strategyOf(manifest) === "Webhook" && targetVersionOf(manifest) !== storageVersionOf(live);
   const isAwaited = !isFlipped && isConverted && (isUnserved(manifest, live) || !hasWebhookOf(manifest, live));
@@ -92,14 +97,17 @@ export function isOwnedByUpgrade({ metadata: { managedFields = [] } }: CustomRes
   return managedFields.some(({ manager }) => manager === UPGRADE_FIELD_MANAGER);
 }
 
-/** The version that a file brings and the CRD does not have, where objects are to be stored in it before the file is applied. */
+/**
+ * The version that a file brings and the CRD does not have, where objects are to be stored in it before the file is
+ * applied.
+ */
 function isNew(live: CustomResourceDefinition, version: string): boolean {
   return live.spec.versions.every(({ name }) => name !== version);
 }
 
 /**
- * The file's own way of converting is taken where its version is new. Without one, the API server would only exchange the
- * apiVersion of objects that a webhook has converted until now.
+ * The file's own way of converting is taken where its version is new. Without one, the API server would only exchange
+ * the apiVersion of objects that a webhook has converted until now.
  */
 function conversionGapOf(manifest: CrdManifest, live: CustomResourceDefinition): string | undefined {
   const target = targetVersionOf(manifest) ?? "";

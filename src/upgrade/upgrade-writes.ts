@@ -41,7 +41,8 @@ function send(
   dryRun: boolean,
 ): Promise<CustomResourceDefinition> {
   const { name, resourceVersion, uid } = live.metadata;
-  // A resourceVersion that is not the current one is a conflict; so the spec is replaced as a whole, with what is left out.
+  // A resourceVersion that is not the current one is a conflict; so the spec is replaced as a whole, with what is left
+  // out.
   const body = [
     { op: "replace", path: "/metadata/resourceVersion", value: resourceVersion },
     { op: "replace", path: "/metadata/uid", value: uid },

@@ -1,14 +1,13 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
+import { MIGRATING, OWNER } from "../freeze/rule.ts";
+import type { Crd } from "../kube/objects.ts";
 import { type Projection, type ProjectionBudget, projectJson, prune } from "../old/json/json-projection.ts";
-import { boolean, listOf, literal, optional, recordOf, shape, string, text } from "./shape.ts";
 
 /** An update of a CRD that the API server asks about. Of both objects only what the freeze rule reads is checked. */
 export interface UpdateRequest {
   readonly uid: string;
   readonly operation: "UPDATE";
-  readonly object: CustomResourceDefinition;
-  readonly oldObject: CustomResourceDefinition;
+  readonly object: Crd;
+  readonly oldObject: Crd;
 }
 
 /** What a review asks about; `problem` is a sentence, `uid` is empty where none could be read. */
@@ -50,7 +49,7 @@ const CRD_PROJECTION: Projection = {
     metadata: {
       fields: {
         name: "scalar",
-        annotations: { fields: { [MIGRATING_ANNOTATION]: "scalar", [OWNER_ANNOTATION]: "scalar" } },
+        annotations: { fields: { [MIGRATING]: "scalar", [OWNER]: "scalar" } },
       },
     },
     spec: { fields: { versions: { items: { fields: { name: "scalar", storage: "scalar" } } } } },
@@ -68,8 +67,8 @@ const REVIEW_PROJECTION: Projection = {
 };
 
 /**
- * What may be built of a review: more than two objects hold that an API server and etcd take, 3 MiB and 1.5 MiB, were they made of
- * the shortest conditions or versions alone; and little enough for a body that was made to use memory.
+ * What may be built of a review: more than two objects hold that an API server and etcd take, 3 MiB and 1.5 MiB, were
+ * they made of the shortest conditions or versions alone; and little enough for a body that was made to use memory.
  */
 export const REVIEW_BUDGET: ProjectionBudget = { maxValues: 400_000, maxBytes: 8 * 1024 * 1024 };
 
@@ -155,4 +154,74 @@ export function errored(uid: string, code: number, message: string): ReviewAnswe
 
 function answer(response: ReviewAnswer["response"]): ReviewAnswer {
   return { apiVersion: "admission.k8s.io/v1", kind: "AdmissionReview", response };
+}
+
+/** Says what is wrong with a value, beginning with its path; `undefined` where nothing is. */
+type Check = (value: unknown, path: string) => string | undefined;
+
+/** Accepts any string but the empty one. */
+function text(value: unknown, path: string): string | undefined {
+  return typeof value === "string" && value !== "" ? undefined : `${path} must be a non-empty string`;
+}
+
+/** Accepts any string. */
+function string(value: unknown, path: string): string | undefined {
+  return typeof value === "string" ? undefined : `${path} must be a string`;
+}
+
+/** Accepts true and false. */
+function boolean(value: unknown, path: string): string | undefined {
+  return typeof value === "boolean" ? undefined : `${path} must be a boolean`;
+}
+
+/** Accepts one value. */
+function literal(expected: string): Check {
+  return (value, path) => (value === expected ? undefined : `${path} must be "${expected}"`);
+}
+
+/** Accepts a missing value; null is one, as Go encodes an empty list or map. */
+function optional(check: Check): Check {
+  return (value, path) => (value === undefined || value === null ? undefined : check(value, path));
+}
+
+/** Accepts an object whose named fields pass; other fields may be there and are not looked at. */
+function shape(fields: Readonly<Record<string, Check>>): Check {
+  const checks = Object.entries(fields);
+  return (value, path) =>
+    isRecord(value)
+      ? firstProblem(checks, ([name, check]) => check(value[name], path === "" ? name : `${path}.${name}`))
+      : `${path === "" ? "the body" : path} must be an object`;
+}
+
+/** Accepts an object all of whose values pass. */
+function recordOf(check: Check): Check {
+  return (value, path) =>
+    isRecord(value)
+      ? firstProblem(Object.entries(value), ([name, entry]) => check(entry, `${path}[${JSON.stringify(name)}]`))
+      : `${path} must be an object`;
+}
+
+/** Accepts an array all of whose items pass. */
+function listOf(check: Check): Check {
+  return (value, path) => (Array.isArray(value) ? firstItemProblem(value, check, path) : `${path} must be an array`);
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Names an item only where it has a problem: a list may be long. */
+function firstItemProblem(items: readonly unknown[], check: Check, path: string): string | undefined {
+  const index = items.findIndex((item) => check(item, "") !== undefined);
+  return index === -1 ? undefined : check(items[index], `${path}[${index}]`);
+}
+
+function firstProblem<T>(items: readonly T[], problemOf: (item: T) => string | undefined): string | undefined {
+  for (const item of items) {
+    const problem = problemOf(item);
+    if (problem !== undefined) {
+      return problem;
+    }
+  }
+  return undefined;
 }

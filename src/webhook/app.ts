@@ -11,11 +11,9 @@ import Fastify, {
 import { cutText } from "../cut-text.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ReviewAnswer } from "./admission-review.ts";
-import type { FreezeVerdict, ProgressOf } from "../old/freeze/freeze-rule.ts";
 import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
-import { BodyBudget } from "./body-budget.ts";
-import { BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
-import { refusal, type Reviewed, reviewBody } from "./review.ts";
+import { BodyBudget, BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
+import { type ProgressOf, refusal, type Reviewed, reviewBody } from "./review.ts";
 
 export { VALIDATE_PATH } from "./http-statuses.ts";
 
@@ -29,8 +27,6 @@ export interface WebhookAppOptions {
   readonly bodyTimeoutMs?: number | undefined;
   /** For the words of a denial. @default they leave it out */
   readonly progressOf?: ProgressOf | undefined;
-  /** Told about every verdict, before it is answered. @default none */
-  readonly onVerdict?: ((verdict: FreezeVerdict, crdName: string) => void) | undefined;
   /** Counts and times the reviews. @default none */
   readonly metrics?: Metrics | undefined;
   /** Why no new connections are to come; `undefined` where they are welcome. @default they always are */
@@ -43,9 +39,9 @@ export interface WebhookAppOptions {
 
 /**
  * 16 MiB. The API server reads request bodies of up to 3 MiB, and a review holds two objects: the new one, and the one
- * that is stored, which a default etcd caps at 1.5 MiB and an operator may raise. Both come encoded again: managedFields
- * are added, and each `<`, `>` and `&` takes six bytes instead of one. With a CRD of five versions at the limits of both,
- * descriptions in prose made a review of 4.8 MiB (docs/webhook.md): the limit is three times that.
+ * that is stored, which a default etcd caps at 1.5 MiB and an operator may raise. Both come encoded again:
+ * managedFields are added, and each `<`, `>` and `&` takes six bytes instead of one. With a CRD of five versions at the
+ * limits of both, descriptions in prose made a review of 4.8 MiB (docs/webhook.md): the limit is three times that.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/server/config.go (MaxRequestBodyBytes)
  */
@@ -97,7 +93,10 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
   return app;
 }
 
-/** Characters of a review's text in the log: any client that reaches the port could fill the disk by a log line of the size of a body. */
+/**
+ * Characters of a review's text in the log: any client that reaches the port could fill the disk by a log line of the
+ * size of a body.
+ */
 const MAX_LOGGED_LENGTH = 300;
 
 const NO_BODY: ReceivedBody = { bytes: Buffer.alloc(0), release: () => undefined };
@@ -111,7 +110,8 @@ function answerReview(
   const body = bodyOf(request);
   const reviewed = reviewBody(body, { bodyLimit: limits.bodyLimit, progressOf: options.progressOf });
   body.release();
-  const { status, answer, decision } = tell(reviewed, request, options);
+  log(reviewed, request);
+  const { status, answer, decision } = reviewed;
   options.metrics?.webhookReviews.inc({ decision });
   options.metrics?.webhookDuration.observe(reply.elapsedTime / 1_000);
   reply.code(status);
@@ -123,23 +123,16 @@ function bodyOf({ body }: FastifyRequest): ReceivedBody {
   return (body as ReceivedBody | null | undefined) ?? NO_BODY;
 }
 
-/** Logs a review and tells of its verdict; there is no verdict if the listener throws. */
-function tell(reviewed: Reviewed, { log }: FastifyRequest, { onVerdict }: WebhookAppOptions): Reviewed {
-  const { uid, status } = reviewed.answer.response;
-  const { verdict, crdName } = reviewed;
-  const facts = { uid: cutText(uid, MAX_LOGGED_LENGTH), crd: cutText(crdName ?? "", MAX_LOGGED_LENGTH) };
-  if (verdict === undefined || crdName === undefined) {
-    log.warn({ uid: facts.uid, problem: cutText(status?.message ?? "", MAX_LOGGED_LENGTH) }, "Refused a review");
-    return reviewed;
+function log({ answer, crdName, decision }: Reviewed, request: FastifyRequest): void {
+  const { status, uid } = answer.response;
+  const facts = { uid: cutText(uid, MAX_LOGGED_LENGTH) };
+  if (crdName === undefined) {
+    const problem = cutText(status?.message ?? "", MAX_LOGGED_LENGTH);
+    request.log.warn({ ...facts, problem }, "Refused a review");
+    return;
   }
-  try {
-    onVerdict?.(verdict, crdName);
-  } catch (error) {
-    log.error({ err: error, ...facts }, "Failed to review an update of a CRD");
-    return refusal(500, uid);
-  }
-  log.info({ ...facts, allowed: verdict.allowed }, "Reviewed an update of a CRD");
-  return reviewed;
+  const crd = cutText(crdName, MAX_LOGGED_LENGTH);
+  request.log.info({ ...facts, crd, allowed: decision === "allowed" }, "Reviewed an update of a CRD");
 }
 
 function contentLengthOf(request: FastifyRequest): number | undefined {

@@ -1,15 +1,19 @@
 import type { FastifyBaseLogger } from "fastify";
-import { WEBHOOK_NAME } from "../api/names.ts";
+import type { ManagedFieldsEntry } from "../api/meta.ts";
 import type { Clock } from "../clock.ts";
+import { WEBHOOK_NAME } from "../freeze/rule.ts";
 import type { ApiClient, KubeObject } from "../old/kube/client.ts";
 import { mergePatchTo } from "../old/kube/drift.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
-import { isBundleOwned, partsOf } from "./bundle-ownership.ts";
-import { ObjectKeeper } from "./object-keeper.ts";
-import type { ObjectObserver } from "./object-repair.ts";
-import type { WantedObject } from "./object-writer.ts";
+import {
+  type AppliedPart,
+  KEEPER_FIELD_MANAGER,
+  ObjectKeeper,
+  type ObjectObserver,
+  type WantedObject,
+} from "./object-keeper.ts";
 import { WARN_POLICY_NAME, warnPolicy } from "./warn-policy.ts";
-import type { WebhookConfiguration } from "./webhook-configuration.ts";
+import { CA_BUNDLE_FIELD_MANAGER, type WebhookConfiguration } from "./webhook-configuration.ts";
 
 /** What a {@link ConfigurationKeeper} needs. */
 export interface ConfigurationKeeperOptions {
@@ -17,8 +21,8 @@ export interface ConfigurationKeeperOptions {
   readonly clock: Clock;
   readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
   /**
-   * The configuration as it is to be, by `webhookConfigurationOf`, for what is there; `undefined` as long as it is not known, such as
-   * before there is a CA. Without a `caBundle` that field is left to its writer.
+   * The configuration as it is to be, by `webhookConfigurationOf`, for what is there; `undefined` as long as it is not
+   * known, such as before there is a CA. Without a `caBundle` that field is left to its writer.
    */
   readonly wanted: (live: KubeObject | undefined) => WebhookConfiguration | undefined;
   /** As in `ObjectRepairOptions`, for the configuration. @default what is wanted never changes */
@@ -30,7 +34,8 @@ export interface ConfigurationKeeperOptions {
 }
 
 /**
- * By these cert-manager's cainjector knows whose CA to write. Without them a configuration that was deleted would stay without a caBundle.
+ * By these cert-manager's cainjector knows whose CA to write. Without them a configuration that was deleted would stay
+ * without a caBundle.
  *
  * https://cert-manager.io/docs/concepts/ca-injector/
  */
@@ -42,10 +47,11 @@ const CAINJECTOR_ANNOTATIONS = [
 
 /**
  * Keeps the ValidatingWebhookConfiguration in force, and beside them the policy that warns of a freeze that is lifted.
- * Whatever is changed, emptied or added is restored within about a second, what is deleted about five seconds later, and less often where another client goes on changing it.
+ * Whatever is changed, emptied or added is restored within about a second, what is deleted about five seconds later,
+ * and less often where another client goes on changing it.
  *
- * S1 does not rest on any of this: each run proves its freeze on every API server before it prunes, whichever client wrote the configuration
- * (src/freeze/freeze-proof.ts).
+ * S1 does not rest on any of this: each run proves its freeze on every API server before it prunes, whichever client
+ * wrote the configuration (src/freeze/prove.ts).
  */
 export class ConfigurationKeeper {
   readonly #keepers: readonly ObjectKeeper[];
@@ -97,7 +103,10 @@ interface LiveWebhook {
   readonly namespaceSelector?: object;
 }
 
-/** The webhooks as they are wanted, with the `caBundle` and the namespaceSelector that are there: this write is not that of their owners. */
+/**
+ * The webhooks as they are wanted, with the `caBundle` and the namespaceSelector that are there: this write is not that
+ * of their owners.
+ */
 function webhooksOf(live: KubeObject, wanted: WantedObject): object {
   const liveWebhooks = (live as { webhooks?: readonly LiveWebhook[] }).webhooks ?? [];
   const { webhooks } = wanted as unknown as WebhookConfiguration;
@@ -115,4 +124,64 @@ function webhooksOf(live: KubeObject, wanted: WantedObject): object {
 
 function specOf(_live: KubeObject, wanted: WantedObject): object {
   return { spec: mergePatchTo((wanted as unknown as { spec: object }).spec) };
+}
+
+/**
+ * What is applied, and as whom: the caBundle, where one is wanted, as its own manager, first, so that it has an owner
+ * when the other manager gives it up. Where our webhook is not there yet it cannot be first: it would be no valid
+ * webhook. There the first write has everything, so that the webhook is never there without a caBundle, and the other
+ * two hand the caBundle to its owner. A keeper that ends in between leaves the caBundle with the other manager: {@link
+ * isBundleOwned}.
+ */
+function partsOf(wanted: WantedObject, live: KubeObject | undefined): readonly AppliedPart[] {
+  const configuration = wanted as unknown as WebhookConfiguration;
+  const [webhook] = configuration.webhooks;
+  const { caBundle, ...clientConfig } = clientConfigOf(webhook);
+  const rest = { ...configuration, webhooks: [{ ...webhook, clientConfig }] } as unknown as WantedObject;
+  const main = { fieldManager: KEEPER_FIELD_MANAGER, fields: rest };
+  const whole = { fieldManager: KEEPER_FIELD_MANAGER, fields: wanted };
+  if (caBundle === undefined) {
+    return [main];
+  }
+  const bundle = bundlePartOf(configuration, caBundle);
+  return webhookIn(live, wanted) !== undefined ? [bundle, main] : [whole, bundle, main];
+}
+
+function bundlePartOf({ apiVersion, kind, metadata }: WebhookConfiguration, caBundle: string): AppliedPart {
+  const webhooks = [{ name: metadata.name, clientConfig: { caBundle } }];
+  const fields = { apiVersion, kind, metadata: { name: metadata.name }, webhooks } as unknown as WantedObject;
+  return { fieldManager: CA_BUNDLE_FIELD_MANAGER, fields };
+}
+
+/** Whether the caBundle, where one is wanted, has the owner that it is to have. */
+function isBundleOwned(live: KubeObject, wanted: WantedObject): boolean {
+  const { managedFields = [] } = live.metadata;
+  const { caBundle } = clientConfigOf((wanted as unknown as WebhookConfiguration).webhooks[0]);
+  if (caBundle === undefined || managedFields.length === 0) {
+    return true;
+  }
+  const appliers = managedFields.filter((entry) => entry.operation === "Apply" && ownsBundle(entry, wanted));
+  const managers = appliers.map(({ manager }) => manager);
+  return managers.includes(CA_BUNDLE_FIELD_MANAGER) && !managers.includes(KEEPER_FIELD_MANAGER);
+}
+
+/** The one webhook of the configuration, which has its name. */
+function webhookIn(live: KubeObject | undefined, { metadata }: WantedObject): object | undefined {
+  const { webhooks = [] } = (live ?? {}) as { webhooks?: readonly { readonly name?: string }[] };
+  return webhooks.find(({ name }) => name === metadata.name);
+}
+
+function clientConfigOf(webhook: object = {}): { readonly caBundle?: string } {
+  const { clientConfig = {} } = webhook as { readonly clientConfig?: { readonly caBundle?: string } };
+  return clientConfig;
+}
+
+/** https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management */
+function ownsBundle({ fieldsV1 }: ManagedFieldsEntry, { metadata: { name } }: WantedObject): boolean {
+  const path = ["f:webhooks", `k:${JSON.stringify({ name })}`, "f:clientConfig", "f:caBundle"];
+  let fields: unknown = fieldsV1;
+  for (const key of path) {
+    fields = (fields as Readonly<Record<string, unknown>> | undefined)?.[key];
+  }
+  return fields !== undefined;
 }

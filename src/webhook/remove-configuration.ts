@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
-import { WEBHOOK_NAME } from "../api/names.ts";
 import { isOurs } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
+import { WEBHOOK_NAME } from "../freeze/rule.ts";
 import type { ApiClient, KubeObject } from "../old/kube/client.ts";
 import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
 import { FailureLog } from "../observability/failure-log.ts";

@@ -1,7 +1,8 @@
-import type { CustomResourceDefinition } from "../api/crd.ts";
+import { freezerOf } from "../freeze/freeze.ts";
+import { freezeMark, freezeVerdict } from "../freeze/rule.ts";
 import type { WebhookDecision } from "../observability/metrics.ts";
+import { OverBudget } from "../old/json/json-projection.ts";
 import {
-  type AuditAnnotations,
   allowed,
   decodeReview,
   denied,
@@ -10,11 +11,13 @@ import {
   parseAdmissionReview,
   type ReviewAnswer,
   uidAtStart,
+  type UpdateRequest,
 } from "./admission-review.ts";
-import { type FreezeDenial, type FreezeVerdict, freezeVerdict, type ProgressOf } from "../old/freeze/freeze-rule.ts";
-import { OverBudget } from "../old/json/json-projection.ts";
 import { OVER_BUDGET_MESSAGE, STATUS_TEXTS, tooLargeMessage } from "./http-statuses.ts";
 import type { ReceivedBody } from "./receive-body.ts";
+
+/** How far the migration of a CRD is, in a few words for people; `undefined` where it is not known. */
+export type ProgressOf = (crdName: string) => string | undefined;
 
 /** A review that was answered. */
 export interface Reviewed {
@@ -22,8 +25,7 @@ export interface Reviewed {
   readonly status: number;
   readonly answer: ReviewAnswer;
   readonly decision: WebhookDecision;
-  /** The verdict and the CRD that it is on; nothing where the body was no review. */
-  readonly verdict?: FreezeVerdict;
+  /** The CRD that the verdict is on; missing where the body was no review. */
   readonly crdName?: string;
 }
 
@@ -44,15 +46,11 @@ export function reviewBody(body: ReceivedBody, { bodyLimit, progressOf }: Review
   if (parsed === "over budget") {
     return reviewUnread(body.bytes, OVER_BUDGET_MESSAGE);
   }
-  if (!parsed.valid) {
-    return refusal(400, parsed.uid, parsed.problem);
-  }
-  const { uid, object, oldObject } = parsed.request;
-  return answerTo(uid, oldObject, freezeVerdict(oldObject, object, progressOf));
+  return parsed.valid ? answerTo(parsed.request, progressOf) : refusal(400, parsed.uid, parsed.problem);
 }
 
 /** An answer without a verdict, for a body that is no review or cannot be reviewed. */
-export function refusal(status: number, uid = "", message = STATUS_TEXTS[status] ?? ""): Omit<Reviewed, "verdict"> {
+export function refusal(status: number, uid = "", message = STATUS_TEXTS[status] ?? ""): Reviewed {
   return { status, answer: errored(uid, status, message), decision: "invalid" };
 }
 
@@ -78,19 +76,26 @@ function reviewUnread(head: Buffer, message: string): Reviewed {
   return uid === "" ? refusal(413) : { ...refusal(413, uid, message), status: 200 };
 }
 
-function answerTo(uid: string, { metadata: { name } }: CustomResourceDefinition, verdict: FreezeVerdict): Reviewed {
-  if (verdict.allowed) {
-    return { status: 200, answer: allowed(uid), decision: "allowed", verdict, crdName: name };
+function answerTo({ object, oldObject, uid }: UpdateRequest, progressOf: ProgressOf | undefined): Reviewed {
+  const { metadata } = oldObject;
+  const crdName = metadata.name;
+  const freezer = freezeMark(oldObject) === "annotation" ? freezerOf(metadata) : undefined;
+  const owner = freezer === "other" ? undefined : freezer;
+  const progress = progressOf?.(crdName);
+  const held = owner && `it is held by "${owner.lease}", run "${owner.identity}", since "${owner.since}"`;
+  const denial = freezeVerdict(oldObject, object, [
+    ...(held === undefined ? [] : [held]),
+    ...(progress === undefined ? [] : [`so far ${progress}`]),
+  ]);
+  if (denial === undefined) {
+    return { status: 200, answer: allowed(uid), decision: "allowed", crdName };
   }
-  const answer = denied(uid, verdict.message, auditAnnotationsOf(verdict));
-  return { status: 200, answer, decision: "denied", verdict, crdName: name };
-}
-
-function auditAnnotationsOf({ mark, owner, oldStorage, newStorage }: FreezeDenial): AuditAnnotations {
-  return {
+  const { mark, message, newStorage, oldStorage } = denial;
+  const answer = denied(uid, message, {
     "frozen-by": mark,
     "storage-version": oldStorage,
     "requested-storage-version": newStorage,
     ...(owner === undefined ? {} : { "migration-lease": owner.lease, "migration-identity": owner.identity }),
-  };
+  });
+  return { status: 200, answer, decision: "denied", crdName };
 }

@@ -4,13 +4,12 @@ import type { FastifyBaseLogger, FastifyInstance } from "fastify";
 import { listenAt } from "../serving/listen.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import { buildWebhookApp, DEFAULT_BODY_TIMEOUT_MS, type WebhookAppOptions } from "./app.ts";
-import { DEFAULT_DRAIN_MS, DEFAULT_FINISH_MS } from "./shutdown-times.ts";
+import { DEFAULT_DRAIN_MS, DEFAULT_FINISH_MS } from "./webhook-configuration.ts";
 import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, limitConnections } from "../serving/connection-limits.ts";
 import type { ServingCertificate, ServingPair, ServingPairOutcome } from "./serving-certificate.ts";
 
 /** Options of {@link startWebhookServer}. */
-export interface WebhookServerOptions
-  extends Pick<WebhookAppOptions, "bodyLimit" | "bodyTimeoutMs" | "onVerdict" | "progressOf"> {
+export interface WebhookServerOptions extends Pick<WebhookAppOptions, "bodyLimit" | "bodyTimeoutMs" | "progressOf"> {
   /** The address to listen on. */
   readonly host: string;
   /** 0 takes a free one. */

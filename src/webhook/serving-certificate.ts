@@ -1,13 +1,31 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
-import { purposeProblemOf } from "../serving/serving-purpose.ts";
+import type { Logger } from "pino";
 import { messageOf } from "../errors.ts";
-import { periodOf, type ValidityPeriod, whyInvalidAt } from "../serving/validity-period.ts";
+import { periodOf, purposeProblemOf, type ValidityPeriod, whyInvalidAt } from "../serving/certificates.ts";
 
 /** PEM texts of a serving certificate (with its chain) and its key. */
 export interface ServingPair {
   readonly certPem: string;
   readonly keyPem: string;
+}
+
+/** Where serving certificates come from: it offers every pair that it finds to the server. */
+export interface CertificateSource {
+  /** Runs until the signal is aborted; whatever fails in between is waited out. */
+  run(signal: AbortSignal): Promise<void>;
+  /** Looks at once, where that shows what others wrote. @throws what a request ends in. */
+  look?(signal: AbortSignal): Promise<void>;
+}
+
+/** What every source needs. */
+export interface SourceOptions {
+  /**
+   * Offered at every look what is there then: one that was turned down may be good by now, where a clock was corrected.
+   * It warns and counts (ServingCertificate.subscribe()).
+   */
+  readonly certificate: Pick<ServingCertificate, "offer">;
+  readonly logger: Logger;
 }
 
 /** What became of a pair that was offered: taken into use, or turned down for a reason. */
@@ -18,8 +36,8 @@ export type ServingPairOutcome =
 /** Options of {@link ServingCertificate}. */
 export interface ServingCertificateOptions {
   /**
-   * The same moment by every clock that is known, in milliseconds since the Unix epoch: that of API servers first, who judge the
-   * certificate in the end. @default the clock of this machine
+   * The same moment by every clock that is known, in milliseconds since the Unix epoch: that of API servers first, who
+   * judge the certificate in the end. @default the clock of this machine
    */
   readonly times?: () => readonly number[];
   /** The DNS name or IP address by which API servers call. @default any */
@@ -29,9 +47,9 @@ export interface ServingCertificateOptions {
 /**
  * The pair that the server serves with; changed while it runs, without a dropped connection.
  *
- * One pair replaces another one that can be used only where it is valid by the first of the clocks. Without one that can be used
- * there is nothing to lose: any clock will do then, and to call a pair unusable takes all of them. Nor is one that API servers can call
- * by the name that they use replaced by one that they cannot.
+ * One pair replaces another one that can be used only where it is valid by the first of the clocks. Without one that
+ * can be used there is nothing to lose: any clock will do then, and to call a pair unusable takes all of them. Nor is
+ * one that API servers can call by the name that they use replaced by one that they cannot.
  */
 export class ServingCertificate {
   readonly #times: () => readonly number[];
@@ -59,8 +77,8 @@ export class ServingCertificate {
 
   /**
    * Takes a pair into use; returns a reason (one clear line) and keeps the last good one if it is bad (unparsable, key
-   * does not match, expired, not valid yet). It may be offered again and again, since clocks are corrected: the pair that is in use
-   * already is nothing new, and one that is turned down for the same reason as before is not reported.
+   * does not match, expired, not valid yet). It may be offered again and again, since clocks are corrected: the pair
+   * that is in use already is nothing new, and one that is turned down for the same reason as before is not reported.
    */
   offer(pair: ServingPair): string | undefined {
     if (isSame(this.#current, pair)) {
@@ -101,7 +119,10 @@ export class ServingCertificate {
     return problem && `Cannot use the serving certificate: ${problem}`;
   }
 
-  /** Why API servers cannot call with a pair in the place of the one in use; `undefined` where they can, or cannot in any case. */
+  /**
+   * Why API servers cannot call with a pair in the place of the one in use; `undefined` where they can, or cannot in
+   * any case.
+   */
   #purposeLost({ certPem }: ServingPair): string | undefined {
     const [current, name] = [this.#current, this.#serverName];
     return current === undefined || name === undefined || purposeProblemOf(current.certPem, name) !== undefined
@@ -136,8 +157,9 @@ export class ServingCertificate {
 }
 
 /**
- * Nothing is said of a pair that becomes valid within this many milliseconds: its source offers it again. cert-manager issues
- * certificates that are valid from the same second on, and the `Date` of API servers, cut to seconds, may still lie before that.
+ * Nothing is said of a pair that becomes valid within this many milliseconds: its source offers it again. cert-manager
+ * issues certificates that are valid from the same second on, and the `Date` of API servers, cut to seconds, may still
+ * lie before that.
  */
 const SOON_MS = 5_000;
 

@@ -1,9 +1,15 @@
-import { MANAGED_BY, MANAGED_BY_LABEL, WEBHOOK_NAME } from "../api/names.ts";
-import { FROZEN_EXPRESSION, STORAGE_CHANGED_EXPRESSION } from "../old/freeze/freeze-cel.ts";
+import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
+import { MATCH_CONDITIONS, WEBHOOK_NAME } from "../freeze/rule.ts";
 
 /**
- * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where another client
- * writes it, such as cert-manager's cainjector: a field that is not applied is not owned.
+ * The field manager of the caBundle, and of nothing else: GitOps tools that compare the whole configuration are told to
+ * leave alone what it owns, so no other manager of ours may own the caBundle.
+ */
+export const CA_BUNDLE_FIELD_MANAGER = "ksvm-certs";
+
+/**
+ * Where the API server finds the webhook; `caBundle` is the base64 of the CA's PEM text. It is left out where another
+ * client writes it, such as cert-manager's cainjector: a field that is not applied is not owned.
  */
 export type WebhookClientConfig =
   | { readonly url: string; readonly caBundle?: string }
@@ -17,6 +23,15 @@ export type WebhookClientConfig =
       };
       readonly caBundle?: string;
     };
+
+/**
+ * The default of `--shutdown-drain`, in milliseconds: kube-proxy and load balancers learn of an endpoint that is not
+ * ready within one or two seconds; the rest is for slow ones.
+ */
+export const DEFAULT_DRAIN_MS = 10_000;
+
+/** 5 seconds, which is the webhook's own timeout: after that no API server waits for the answer. */
+export const DEFAULT_FINISH_MS = 5_000;
 
 /** Options of {@link webhookConfigurationOf}. */
 export interface WebhookConfigurationOptions {
@@ -45,8 +60,8 @@ export interface WebhookConfiguration {
  * blocks no other update of a CRD, the one that repairs the webhook included.
  *
  * It has no namespaceSelector: it asks for cluster-scoped resources alone, and an API server looks at no
- * namespaceSelector where a request has no namespace, unless it is for `namespaces` themselves: such a request "is never exempted". So one
- * that another client adds, as AKS does to every webhook, is left as it is.
+ * namespaceSelector where a request has no namespace, unless it is for `namespaces` themselves: such a request "is
+ * never exempted". So one that another client adds, as AKS does to every webhook, is left as it is.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/namespace/matcher.go (MatchNamespaceSelector)
  * https://github.com/Azure/AKS/issues/4002
@@ -80,10 +95,7 @@ export function webhookConfigurationOf({
         matchPolicy: "Equivalent",
         // The default, stated: a selector that another client adds would take objects out of the webhook's sight.
         objectSelector: {},
-        matchConditions: [
-          { name: "frozen", expression: FROZEN_EXPRESSION },
-          { name: "storage-version-changed", expression: STORAGE_CHANGED_EXPRESSION },
-        ],
+        matchConditions: MATCH_CONDITIONS,
         failurePolicy: "Fail",
         sideEffects: "None",
         admissionReviewVersions: ["v1"],

@@ -36,7 +36,6 @@ interface Schema {
 const STATUS: Required<MigrationStatus> = {
   observedGeneration: 3,
   conditions: [{ type: "Succeeded", status: "True", lastUpdateTime: "2026-01-01T00:00:00Z", reason: "Migrated" }],
-  watermark: "100",
   counts: { migrated: 1, skipped: 2, failed: 0, remaining: 0 },
   progress: "3/3",
   crd: "6f0d3a52-31a5-4b0c-8a5c-3f8f6a0b9a55/3",

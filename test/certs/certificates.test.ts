@@ -7,8 +7,8 @@ import { join } from "node:path";
 import { type ConnectionOptions, connect, createServer } from "node:tls";
 import tap from "tap";
 import { issueCa, issueServing } from "../../src/certs/issue.ts";
-import { BACKDATE_MS } from "../../src/certs/lifetimes.ts";
-import { type SelfSignedOptions, issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { BACKDATE_MS } from "../../src/certs/rotation-plan.ts";
+import { type SelfSignedOptions, issueSelfSigned } from "./self-signed.ts";
 import { dnsNamesOf, ipAddressesOf, serverNameOf } from "../../src/certs/service-names.ts";
 
 const NOW = new Date(Math.floor(Date.now() / 1000) * 1000);

@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { pino } from "pino";
 import tap, { type Test } from "tap";
 import { FileSource } from "../../src/certs/file-source.ts";
-import { issueSelfSigned, type SelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned, type SelfSigned } from "./self-signed.ts";
 import { ServingCertificate } from "../../src/webhook/serving-certificate.ts";
 
 const issue = (): Promise<SelfSigned> =>

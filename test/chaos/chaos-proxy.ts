@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Test } from "tap";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../certs/self-signed.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Disturbance, UNDISTURBED, wordsFor } from "./disturbance.ts";
 

@@ -17,7 +17,7 @@ await t.test("the CRD is deleted and created again in mid-run", async (t) => {
   const scenario = await Scenario.start(t, cluster, "replaced", { seed, objects: OBJECTS });
   const { kind, load } = scenario;
   for (let round = 0; round < ROUNDS; round++) {
-    const run = scenario.startKsvm(["--max-qps", "60", "--page-size", "20"]);
+    const run = scenario.startKsvm(["--max-qps", "60"]);
     await run.untilLine("progress", "error");
     await delay(between(random, 0, 1_500));
     await api.delete(CRDS, kind);

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import type { KsvmLine } from "./ksvm-process.ts";
@@ -12,10 +12,10 @@ const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const KILLS = IS_LONG ? 20 : 3;
 const OBJECTS = IS_LONG ? 300 : 200;
-const SLOW = ["--max-qps", "100", "--page-size", "20"];
+const SLOW = ["--max-qps", "100"];
 
 /** After which line of a run, and how much later, it is killed. Most of a run's time is progress. */
-const POINTS = ["contended", "frozen", "proven", "converged", "progress", "progress", "progress", "pruned"] as const;
+const POINTS = ["converged", "frozen", "progress", "progress", "progress", "pruned"] as const;
 
 interface KillPoint {
   readonly line: KsvmLine["type"];

@@ -1,13 +1,21 @@
 import type { Test } from "tap";
-import type { MigrationEvent } from "../../src/old/migrator/events.ts";
-import type { MigrationResult } from "../../src/old/migrator/result.ts";
+import type { MigrationEvent, MigrationResult } from "../../src/migrator/types.ts";
 import { type RunningProgram, startKsvm } from "../processes/program.ts";
+
+/** What became of the objects, as `-o json` shows it. */
+interface Counts {
+  readonly done: number;
+  readonly migrated: number;
+}
 
 /** One line that `ksvm migrate -o json` writes. */
 export type KsvmLine =
-  | MigrationEvent
-  | ({ readonly type: "result" } & MigrationResult)
+  | Exclude<MigrationEvent, { readonly type: "progress" }>
+  | { readonly type: "progress"; readonly counts: Counts }
+  | ({ readonly type: "result" } & KsvmResult)
   | { readonly type: "error"; readonly code: string; readonly message: string };
+
+export type KsvmResult = Omit<MigrationResult, "tally"> & { readonly counts?: Counts };
 
 /** How a process ended; the code is `null` where a signal ended it. */
 export interface KsvmEnd {
@@ -48,8 +56,13 @@ export class KsvmProcess {
 
   /** Resolves once it wrote a line of one of these types, or ended without: then with `undefined`. */
   async untilLine(...types: readonly KsvmLine["type"][]): Promise<KsvmLine | undefined> {
+    return this.untilLineThat(({ type }) => types.includes(type));
+  }
+
+  /** Resolves once it wrote such a line, or ended without: then with `undefined`. */
+  async untilLineThat(isWanted: (line: KsvmLine) => boolean): Promise<KsvmLine | undefined> {
     for (;;) {
-      const found = this.#lines.find(({ type }) => types.includes(type));
+      const found = this.#lines.find(isWanted);
       if (found !== undefined || !this.#program.isRunning) return found;
       await new Promise<void>((resolve) => this.#waiting.add(resolve));
     }
@@ -74,6 +87,6 @@ export function errorCodeOf({ lines }: KsvmEnd): string | undefined {
 }
 
 /** The result of a run that no error ended. */
-export function resultOf({ lines }: KsvmEnd): MigrationResult | undefined {
+export function resultOf({ lines }: KsvmEnd): KsvmResult | undefined {
   return lines.findLast((line) => line.type === "result");
 }

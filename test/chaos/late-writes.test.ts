@@ -21,7 +21,6 @@ const ROUNDS = IS_LONG ? 3 : 0;
 const FLIPS = 40;
 /** A run follows each change to v1, or some of them. */
 const FLIPS_PER_RUN = 2;
-const FLAGS = ["--convergence-timeout", "60s", "--proof-timeout", "60s"];
 const cluster = await Cluster.start(t, { requestTimeout: `${REQUEST_TIMEOUT_S}s` });
 
 /** Begins creates of the old version that a slow webhook holds; they end when it lets them go. */
@@ -89,7 +88,7 @@ async function startWithLateWrites(
   more: Partial<ScenarioOptions> = {},
 ): Promise<Scenario> {
   const beforeStorageChange = (kind: TestKind): Promise<void> => late.begin(kind, "");
-  const options = { seed, objects: 200, flags: FLAGS, beforeStorageChange, ...more };
+  const options = { seed, objects: 200, flags: [], beforeStorageChange, ...more };
   const scenario = await Scenario.start(t, on, "late", options);
   await untilDiscoveryShows(scenario, "v1");
   return scenario;
@@ -105,7 +104,7 @@ function assertSettled(t: Test, end: KsvmEnd): void {
 
 await t.test("F3: late writes of the old version under load do not outlive a migration that settles", async (t) => {
   const scenario = await startWithLateWrites(t, cluster, held);
-  const settle = ["--settle", `${REQUEST_TIMEOUT_S}s`];
+  const settle = ["--settle", `${REQUEST_TIMEOUT_S}s`, "--unsafe-settle"];
   assertSettled(t, await scenario.startKsvm(settle).ended);
   for (let round = 0; round < ROUNDS; round++) {
     await scenario.setStorage("v1alpha1");
@@ -114,14 +113,14 @@ await t.test("F3: late writes of the old version under load do not outlive a mig
     assertSettled(t, await scenario.startKsvm(settle).ended);
   }
   await held.landed();
-  await scenario.assertSoundEnd(t, ["--settle", "1s"]);
+  await scenario.assertSoundEnd(t, ["--settle", "1s", "--unsafe-settle"]);
 });
 
 /** The API server ends a create that is held for longer: where a run takes longer on a busy machine, there is another one. */
 async function pruneUnderLateWrites(t: Test): Promise<Scenario> {
   for (let tries = 1; ; tries++) {
     const scenario = await startWithLateWrites(t, cluster, held, { objects: 10, load: false });
-    const end = await scenario.startKsvm(["--settle", "0"]).ended;
+    const end = await scenario.startKsvm(["--settle", "0", "--unsafe-settle"]).ended;
     t.equal(end.code, 0, end.stderr);
     t.ok(await scenario.isPruned());
     if (!held.isLanded || tries === MAX_TRIES) {
@@ -179,6 +178,6 @@ if (IS_LONG) {
     const late = await HeldCreates.install(t, defaults, 28_000);
     const scenario = await startWithLateWrites(t, defaults, late);
     assertSettled(t, await scenario.startKsvm().ended);
-    await scenario.assertSoundEnd(t, ["--settle", "1s"]);
+    await scenario.assertSoundEnd(t, ["--settle", "1s", "--unsafe-settle"]);
   });
 }

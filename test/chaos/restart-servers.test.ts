@@ -21,7 +21,7 @@ const readsOfCrds = (): Promise<number> => readsOf(cluster.controlPlane, "custom
 async function killInMidRun(t: Test, word: string, server: () => ManagedProcess): Promise<void> {
   for (let round = 0; round < ROUNDS; round++) {
     const scenario = await Scenario.start(t, cluster, word, { seed: seed + round, objects: 120 });
-    const run = scenario.startKsvm(["--max-qps", "60", "--page-size", "20"]);
+    const run = scenario.startKsvm(["--max-qps", "60"]);
     await run.untilLine("progress", "error");
     await delay(between(random, 0, 2_500));
     const startedAt = performance.now();

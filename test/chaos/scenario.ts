@@ -1,7 +1,7 @@
 import type { Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { LEASES, MERGE_PATCH } from "../../src/old/kube/resources.ts";
-import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
+import { leaseName } from "../../src/migrator/run-lease.ts";
 import { assertNoTraces } from "../integration/assert-no-traces.ts";
 import type { Cluster } from "../integration/cluster.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";
@@ -25,7 +25,7 @@ export interface ScenarioOptions extends CheckerOptions {
   readonly beforeStorageChange?: (kind: TestKind) => Promise<void>;
 }
 
-const FLAGS = ["--settle", "50ms", "--convergence-timeout", "60s", "--proof-timeout", "60s"];
+const FLAGS = ["--settle", "50ms", "--unsafe-settle"];
 
 /**
  * A stale CRD with objects, others who write them, and a checker of S1: what every scenario does harm to.
@@ -86,7 +86,7 @@ export class Scenario {
 
   /** Where a dead run left its checkpoint. */
   get leaseRef(): { readonly namespace: string; readonly name: string } {
-    return { namespace: "kube-system", name: leaseNameOf(this.kind.name) };
+    return { namespace: "kube-system", name: leaseName(this.kind.name) };
   }
 
   /** Makes a dead run's Lease a short one, for versions that have no time to wait until it expires. */

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
-import { policyGuardOf } from "../../src/old/freeze/guard-install.ts";
+import { policyName } from "../../src/freeze/freeze.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { errorCodeOf } from "./ksvm-process.ts";
 import { IS_LONG } from "./random.ts";
@@ -14,7 +14,7 @@ const seed = TEST_SEED;
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const OBJECTS = IS_LONG ? 250 : 150;
-const SLOW = ["--max-qps", "40", "--page-size", "20", "--proof-timeout", "10s"];
+const SLOW = ["--max-qps", "40"];
 /** How many runs there are while another client changes the storage version. */
 const ATTEMPTS = IS_LONG ? 10 : 1;
 const LIFTED = { [MIGRATING_ANNOTATION]: null };
@@ -24,7 +24,7 @@ for (const annotations of IS_LONG ? [{}, LIFTED] : [LIFTED]) {
   await t.test(`another client that changes the storage version as often as it can is denied${how}`, async (t) => {
     const scenario = await Scenario.start(t, cluster, "guarded", { seed, objects: OBJECTS });
     const run = scenario.startKsvm(SLOW);
-    await run.untilLine("proven", "error");
+    await run.untilLine("frozen", "error");
     // The first one that is accepted comes after the run has lifted the freeze.
     const flipper = StorageFlipper.start(scenario, { annotations, onlyOnce: true });
     const end = await run.ended;
@@ -66,12 +66,12 @@ await t.test("another client that takes the annotation off and changes the stora
 
 await t.test("another client that deletes policy and binding and changes the storage version", async (t) => {
   const scenario = await Scenario.start(t, cluster, "unguarded", { seed: seed + 2, objects: OBJECTS });
-  const policy = policyGuardOf(scenario.kind.name);
+  const policy = { name: policyName(scenario.kind.name) };
   const ends = await runAgainst(t, scenario, async () => {
     await api.delete(POLICY_BINDINGS, policy);
     await api.delete(POLICIES, policy);
   });
-  const reasons = ["StorageVersionChanged", "FreezeNotProven", "WatchFailed", "NotConverged"];
+  const reasons = ["StorageVersionChanged", "FreezeNotProven", "ApiServerMissing"];
   for (const end of ends) scenario.assertTrueEnd(t, end, reasons);
   await scenario.assertSoundEnd(t);
 });

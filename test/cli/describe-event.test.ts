@@ -1,84 +1,94 @@
 import tap from "tap";
 
 import {
-  describeChanged,
   describeFailures,
+  describeFieldVersions,
   describeResult,
   progressLine,
+  type RunPurpose,
 } from "../../src/cli/render/describe-event.ts";
-import { type Counts, Tally } from "../../src/old/migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../../src/old/migrator/result.ts";
+import { type MigrationResult, newTally, type Tally } from "../../src/migrator/types.ts";
 
-function counts(fields: Partial<Counts> = {}): Counts {
-  return { ...new Tally().counts, ...fields };
+function tallyOf(fields: Partial<Tally> = {}): Tally {
+  return { ...newTally(), ...fields };
 }
 
 function result(fields: Partial<MigrationResult> = {}): MigrationResult {
-  return { resource: "widgets.example.com", outcome: "migrated", failures: [], changedObjects: [], ...fields };
+  return { resource: "widgets.example.com", outcome: "migrated", ...fields };
 }
 
-const results: readonly [result: MigrationResult, text: string][] = [
+const results: readonly [result: MigrationResult, text: string, purpose?: RunPurpose][] = [
   [result({ outcome: "nothing-to-do", storedVersions: ["v2"] }), "nothing to do; storedVersions is [v2]"],
   [result({ outcome: "nothing-to-do" }), "nothing to do"],
   [
-    result({ counts: counts({ done: 3, migrated: 2, gone: 1 }), storedVersions: ["v2"] }),
+    result({ tally: tallyOf({ rewritten: 2, gone: 1 }), storedVersions: ["v2"] }),
     "migrated in 12s: 2 rewritten, 1 deleted during the run; storedVersions is [v2]",
   ],
   [
-    result({ outcome: "incomplete", counts: counts({ migrated: 1, failed: 2 }) }),
+    result({ outcome: "incomplete", tally: tallyOf({ rewritten: 1, failed: 2 }) }),
     "incomplete after 12s: 1 rewritten, 2 failed; nothing was pruned",
   ],
   [
-    result({ outcome: "dry-run", counts: counts({ done: 7 }) }),
+    result({ outcome: "incomplete", tally: tallyOf({ rewritten: 1, failed: 2 }), storedVersions: ["v1", "v2"] }),
+    "incomplete after 12s: 1 rewritten, 2 failed; storedVersions is [v1,v2]",
+  ],
+  [
+    result({ outcome: "dry-run", tally: tallyOf({ rewritten: 7 }), storedVersions: ["v1", "v2"] }),
     "dry run: 7 objects would be accepted; nothing was changed",
+    "dry-run",
   ],
   [
-    result({ outcome: "dry-run", counts: counts({ done: 7, changed: 2 }) }),
+    result({ outcome: "dry-run", tally: tallyOf({ rewritten: 7, changed: 2 }) }),
     "dry run: 7 objects would be accepted (2 of them changed beyond their encoding); nothing was changed",
+    "dry-run",
   ],
   [
-    result({ outcome: "incomplete", isDryRun: true, counts: counts({ done: 20, migrated: 18, failed: 2 }) }),
+    result({ outcome: "incomplete", tally: tallyOf({ rewritten: 18, failed: 2 }) }),
     "dry run: 18 objects would be accepted, 2 rejected; nothing was changed",
+    "dry-run",
   ],
+  [result({ tally: tallyOf({ rewritten: 2 }) }), "re-encrypted in 12s: 2 rewritten", "reencrypt"],
   [
-    result({ outcome: "incomplete", isResumed: true, counts: counts({ done: 20, newer: 19, failed: 1 }) }),
-    "incomplete after 12s: 19 written since an earlier attempt began, 1 failed; nothing was pruned",
-  ],
-  [result({ encryption: "sha256:ab", counts: counts({ done: 2, migrated: 2 }) }), "re-encrypted in 12s: 2 rewritten"],
-  [
-    result({ outcome: "incomplete", encryption: "sha256:ab", counts: counts({ done: 2, migrated: 1, failed: 1 }) }),
+    result({ outcome: "incomplete", tally: tallyOf({ rewritten: 1, failed: 1 }) }),
     "incomplete after 12s: 1 rewritten, 1 failed; the old key is still needed",
+    "reencrypt",
   ],
 ];
 
-for (const [value, text] of results) {
+for (const [value, text, purpose] of results) {
   await tap.test(`describeResult() says: ${text}`, (t) => {
-    t.equal(describeResult(value, 12_345), text);
+    t.equal(describeResult(value, 12_345, purpose), text);
     t.end();
   });
 }
 
-await tap.test("describeFailures() and describeChanged() name objects and count those they do not name", (t) => {
+await tap.test("describeFailures() names objects and counts those it does not name", (t) => {
   const failures = [{ namespace: "ns", name: "a", reason: "schema" }];
-  const changedObjects = [{ name: "b" }];
-  const value = result({ failures, changedObjects, counts: counts({ failed: 1, changed: 1 }) });
-  t.same(describeFailures(value), ["  ns/a: schema"]);
-  t.same(describeChanged(value), ["  b"]);
-  const more = { ...value, counts: counts({ failed: 101, changed: 3 }) };
-  t.same(describeFailures(more), ["  ns/a: schema", "  and 100 more"]);
-  t.same(describeChanged(more), ["  b", "  and 2 more"]);
+  t.same(describeFailures(result({ tally: tallyOf({ failed: 1, failures }) })), ["  ns/a: schema"]);
+  t.same(describeFailures(result({ tally: tallyOf({ failed: 101, failures }) })), ["  ns/a: schema", "  and 100 more"]);
   t.same(describeFailures(result()), []);
-  t.same(describeChanged(result()), []);
   t.end();
 });
 
-const lines: readonly [name: string, counts: Counts, elapsedMs: number, text: string][] = [
-  ["nothing is known", counts(), 0, "100% 0/0"],
-  ["it is not steady", counts({ done: 50, total: 100 }), 500, "50% 50/100"],
-  ["it is steady", counts({ done: 500, total: 1_000 }), 5_000, "50% 500/1000, 100/s, 5s left"],
-  ["some failed", counts({ done: 10, total: 10, failed: 2 }), 500, "100% 10/10, 2 failed"],
-  ["more were done than estimated", counts({ done: 12, total: 10 }), 500, "100% 12/12"],
-  ["nearly all is done", counts({ done: 999, total: 1_000 }), 500, "99% 999/1000"],
+await tap.test("describeFieldVersions() names the versions that managedFields of a custom resource still hold", (t) => {
+  const tally = tallyOf({ fieldVersions: { v1alpha1: 12, v1beta1: 3 } });
+  t.equal(
+    describeFieldVersions(result({ tally, storageVersion: "v1" })),
+    "managedFields still name v1alpha1 (12 objects), v1beta1 (3 objects): have their clients apply them in v1 before " +
+      "such a version is removed",
+  );
+  t.equal(describeFieldVersions(result({ tally })), undefined, "a built-in resource");
+  t.equal(describeFieldVersions(result({ tally: tallyOf(), storageVersion: "v1" })), undefined);
+  t.end();
+});
+
+const lines: readonly [name: string, tally: Tally, elapsedMs: number, text: string][] = [
+  ["nothing is known", tallyOf(), 0, "100% 0/0"],
+  ["it is not steady", tallyOf({ rewritten: 50, total: 100 }), 500, "50% 50/100"],
+  ["it is steady", tallyOf({ rewritten: 500, total: 1_000 }), 5_000, "50% 500/1000, 100/s, 5s left"],
+  ["some failed", tallyOf({ rewritten: 8, total: 10, failed: 2 }), 500, "100% 10/10, 2 failed"],
+  ["more were done than estimated", tallyOf({ rewritten: 12, total: 10 }), 500, "100% 12/12"],
+  ["nearly all is done", tallyOf({ rewritten: 999, total: 1_000 }), 500, "99% 999/1000"],
 ];
 
 for (const [name, value, elapsedMs, text] of lines) {

@@ -7,7 +7,7 @@ import tap, { type Test } from "tap";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { Signals } from "../../src/cli/shared/signals.ts";
 import { FakeClock } from "../fake-clock.ts";
-import { kubeconfigFor, sendJson, startServer } from "../old/kube/local-server.ts";
+import { kubeconfigFor, sendJson, startServer } from "../kube/local-server.ts";
 import { KSVM, RunningProgram, startKsvm } from "../processes/program.ts";
 
 const MIB = 2 ** 20;

@@ -2,7 +2,7 @@ import { PassThrough } from "node:stream";
 import tap from "tap";
 import { parse } from "yaml";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { followedResult, phaseTextOf, shownCounts } from "../../src/cli/commands/followed-status.ts";
+import { followedResult, phaseTextOf, tallyIn } from "../../src/cli/commands/follow-migration.ts";
 import { EXIT, type ExitCode, worstOf } from "../../src/cli/render/exit-codes.ts";
 import { describeSummary, describeUnchanged } from "../../src/cli/render/render-reencryption.ts";
 import { renderTable } from "../../src/cli/render/render-table.ts";
@@ -11,7 +11,7 @@ import { describeRunSummary, runSummaryOf } from "../../src/cli/render/run-summa
 import { yamlText } from "../../src/cli/render/yaml-text.ts";
 import { loggerOf } from "../../src/cli/shared/logger-of.ts";
 import { ERROR_CODES, KsvmError } from "../../src/errors.ts";
-import type { MigrationResult } from "../../src/old/migrator/result.ts";
+import { type MigrationResult, newTally } from "../../src/migrator/types.ts";
 
 await tap.test("renderTable() pads each column to its widest cell and leaves no blanks at the end", (t) => {
   t.equal(
@@ -122,8 +122,8 @@ await tap.test("runSummaryOf() has each resource once, by its exit code", (t) =>
   t.end();
 });
 
-function resultOf(counts: { readonly done: number; readonly current: number }): MigrationResult {
-  return { resource: "secrets", outcome: "migrated", counts } as unknown as MigrationResult;
+function resultOf({ current, done }: { readonly done: number; readonly current: number }): MigrationResult {
+  return { resource: "secrets", outcome: "migrated", tally: { ...newTally(), rewritten: done - current, current } };
 }
 
 await tap.test("describeUnchanged() says what was not rewritten, also beside one object that was", async (t) => {
@@ -160,13 +160,16 @@ await tap.test("followedResult() is what a run here would have ended in", async 
   const counts = { migrated: 3, skipped: 1, failed: 0, remaining: 0 };
   const succeeded = { type: "Succeeded", status: "True", reason: "Migrated" };
   const result = followedResult(migrationWith({ counts, conditions: [succeeded] }));
-  t.match(result, { resource: "ws.g", outcome: "migrated", counts: { done: 4, migrated: 3, current: 1, total: 4 } });
+  t.match(result, { resource: "ws.g", outcome: "migrated", tally: { rewritten: 3, current: 1, total: 4 } });
   const nothing = migrationWith({ conditions: [{ ...succeeded, reason: "NothingToDo" }] });
   t.match(followedResult(nothing), { outcome: "nothing-to-do" });
-  t.equal(shownCounts(nothing), undefined);
+  t.equal(tallyIn(nothing), undefined);
   const failures = [{ namespace: "a", name: "b", reason: "c" }];
   const failed = { type: "Failed", status: "True", reason: "ObjectsNotMigrated", message: "1 object" };
-  t.match(followedResult(migrationWith({ failures, conditions: [failed] })), { outcome: "incomplete", failures });
+  t.match(followedResult(migrationWith({ failures, conditions: [failed] })), {
+    outcome: "incomplete",
+    tally: { failures },
+  });
 });
 
 await tap.test("followedResult() throws the reason of a migration that failed as a whole", async (t) => {

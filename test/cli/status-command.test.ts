@@ -4,7 +4,7 @@ import { PassThrough, Writable } from "node:stream";
 import tap from "tap";
 
 import { STATUS_COMMAND } from "../../src/cli/commands/status-command.ts";
-import { groupList, kubeconfigFor, sendJson, sendStatus, startServer } from "../old/kube/local-server.ts";
+import { groupList, kubeconfigFor, sendJson, sendStatus, startServer } from "../kube/local-server.ts";
 
 const MIGRATION = {
   metadata: { name: "widgets-x1", uid: "u", resourceVersion: "1", creationTimestamp: "2026-01-01T00:00:00Z" },

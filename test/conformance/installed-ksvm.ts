@@ -2,8 +2,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parse } from "yaml";
+import { systemClock } from "../../src/clock.ts";
+import { connect } from "../../src/kube/connect.ts";
 import { ApiClient } from "../../src/old/kube/client.ts";
-import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
 import { freePorts } from "../control-plane/ports.ts";
 import { applyAll, NAMESPACE } from "../integration/installation.ts";
 import { render } from "../integration/kubectl.ts";
@@ -69,7 +70,10 @@ export async function startInstalledKsvm(options: InstallOptions): Promise<Runni
 
 /** @returns the path of a kubeconfig with a token of the service account */
 async function install({ kubeconfig, manifests, dir }: InstallOptions): Promise<string> {
-  const api = new ApiClient(new PatientTransport(loadKubeConfig({ kubeconfig })));
+  const { signal } = new AbortController();
+  const parts = { clock: systemClock, random: Math.random, signal };
+  const { client, close } = await connect({ kubeconfig, variables: {} }, parts);
+  const api = new ApiClient(new PatientTransport(client));
   try {
     await applyAll(api, await render(manifests));
     const { body } = await api.transport.request<{ status: { token: string } }>({
@@ -88,7 +92,7 @@ async function install({ kubeconfig, manifests, dir }: InstallOptions): Promise<
     writeFileSync(path, JSON.stringify(text), { mode: 0o600 });
     return path;
   } finally {
-    await api.transport.close();
+    await close();
   }
 }
 

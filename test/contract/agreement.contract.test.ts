@@ -2,15 +2,20 @@ import * as fc from "fast-check";
 import pino from "pino";
 import tap from "tap";
 import type { CrdVersion, CustomResourceDefinition } from "../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
-import { ApiError } from "../../src/old/kube/errors.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
-import { policyGuardOf } from "../../src/old/freeze/guard-install.ts";
-import { type GuardIdentity, isDenialBy, WEBHOOK_GUARD } from "../../src/old/freeze/guard.ts";
+import { policyName } from "../../src/freeze/freeze.ts";
+import {
+  FREEZE_REASON,
+  freezeVerdict,
+  MIGRATING,
+  policySpec,
+  STORAGE_MIGRATING,
+  WEBHOOK_NAME,
+} from "../../src/freeze/rule.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import type { Crd } from "../../src/kube/objects.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
-import { freezePolicyOf } from "../../src/old/freeze/freeze-policy.ts";
-import { freezeVerdict } from "../../src/old/freeze/freeze-rule.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
@@ -29,9 +34,9 @@ const cluster = await Cluster.start(tap);
 const { api } = cluster;
 
 const value = fc.constantFrom("", "true", "false", "x");
-const annotations = fc.option(fc.record({ [MIGRATING_ANNOTATION]: value }), { nil: undefined });
+const annotations = fc.option(fc.record({ [MIGRATING]: value }), { nil: undefined });
 const condition = fc.record({
-  type: fc.constantFrom(STORAGE_MIGRATING_CONDITION, STORAGE_MIGRATING_CONDITION, "Terminated"),
+  type: fc.constantFrom(STORAGE_MIGRATING, STORAGE_MIGRATING, "Terminated"),
   status: fc.constantFrom("True", "True", "False", "Unknown"),
 });
 const before = fc.record({
@@ -55,14 +60,13 @@ interface Case {
 }
 
 function caseOf(crd: CustomResourceDefinition, { annotations, versions, storage }: Generated<typeof after>): Case {
-  const change =
-    annotations === "keep" ? {} : { [MIGRATING_ANNOTATION]: annotations === "remove" ? null : annotations };
+  const change = annotations === "keep" ? {} : { [MIGRATING]: annotations === "remove" ? null : annotations };
   const body = {
     metadata: { annotations: change },
     spec: { versions: versionsOf({ versions, storage: versions[storage % versions.length] ?? "v1" }) },
   };
   const updated = { ...crd, spec: { ...crd.spec, versions: body.spec.versions as readonly CrdVersion[] } };
-  return { crd, body, isDenied: !freezeVerdict(crd, updated).allowed };
+  return { crd, body, isDenied: freezeVerdict(crd as never, updated as unknown as Crd) !== undefined };
 }
 
 async function createCrd(index: number, { annotations, conditions, versions }: Generated<typeof before>) {
@@ -88,29 +92,35 @@ const updates = fc.sample(after, { numRuns: CRD_COUNT * UPDATE_COUNT, seed: SEED
 const cases = updates.map((update, index) => caseOf(crds[index % CRD_COUNT] as CustomResourceDefinition, update));
 const denials = cases.filter(({ isDenied }) => isDenied).length;
 
-function webhookGuard(): GuardIdentity {
-  return WEBHOOK_GUARD;
-}
+/** What the API server puts before the words of a guard. */
+type Prefix = (crdName: string) => string;
+
+const webhookPrefix: Prefix = () => `admission webhook "${WEBHOOK_NAME}" denied the request: `;
+const policyPrefix: Prefix = (crdName) => {
+  const name = policyName(crdName);
+  const subject = `customresourcedefinitions.apiextensions.k8s.io "${crdName}" is forbidden: `;
+  return `${subject}ValidatingAdmissionPolicy '${name}' with binding '${name}' denied request: `;
+};
 
 /** Whether the API server denies it by this guard. */
-async function isDenied({ crd, body }: Case, guard: (crdName: string) => GuardIdentity): Promise<boolean> {
+async function isDenied({ crd, body }: Case, prefix: Prefix): Promise<boolean> {
   const { name } = crd.metadata;
   try {
     await api.patch(CRDS, { name }, { type: MERGE_PATCH, body }, { dryRun: true });
     return false;
   } catch (error) {
-    if (error instanceof ApiError && isDenialBy(guard(name), name, error.said)) return true;
+    if (error instanceof ApiError && error.said.startsWith(`${prefix(name)}${FREEZE_REASON}:`)) return true;
     throw error;
   }
 }
 
 /** The cases in which the API server says something else than the rule, eight at a time. */
-async function disagreements(guard: (crdName: string) => GuardIdentity): Promise<readonly Case[]> {
+async function disagreements(prefix: Prefix): Promise<readonly Case[]> {
   const found: Case[] = [];
   const queue = cases.values();
   const worker = async (): Promise<void> => {
     for (const one of queue) {
-      if ((await isDenied(one, guard)) !== one.isDenied) found.push(one);
+      if ((await isDenied(one, prefix)) !== one.isDenied) found.push(one);
     }
   };
   await Promise.all(Array.from({ length: 8 }, worker));
@@ -118,11 +128,11 @@ async function disagreements(guard: (crdName: string) => GuardIdentity): Promise
 }
 
 /** Waits until the guard is in force on every CRD that is frozen. */
-async function untilInForce(guard: (crdName: string) => GuardIdentity): Promise<void> {
+async function untilInForce(prefix: Prefix): Promise<void> {
   for (const crd of crds) {
     const denied = cases.find((one) => one.crd === crd && one.isDenied);
     if (denied !== undefined) {
-      await eventually(() => isDenied(denied, guard), `${crd.metadata.name} is guarded`);
+      await eventually(() => isDenied(denied, prefix), `${crd.metadata.name} is guarded`);
     }
   }
 }
@@ -141,10 +151,10 @@ await tap.test("the webhook behind its matchConditions agrees with the rule", as
   const denied = async (): Promise<number> => (await counted(metrics.webhookReviews, "decision"))["denied"] ?? 0;
   const clientConfig = { url: `${server.url}${VALIDATE_PATH}`, caBundle };
   await api.create(WEBHOOK_CONFIGURATIONS, { ...webhookConfigurationOf({ clientConfig }) });
-  t.teardown(() => api.delete(WEBHOOK_CONFIGURATIONS, WEBHOOK_GUARD));
-  await untilInForce(webhookGuard);
+  t.teardown(() => api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME }));
+  await untilInForce(webhookPrefix);
   const asked = await denied();
-  t.same(await disagreements(webhookGuard), []);
+  t.same(await disagreements(webhookPrefix), []);
   t.equal((await denied()) - asked, denials, "matchConditions let exactly what is denied reach the webhook");
   t.same(
     Object.keys(await counted(metrics.webhookReviews, "decision")),
@@ -155,11 +165,14 @@ await tap.test("the webhook behind its matchConditions agrees with the rule", as
 });
 
 await tap.test("the policy agrees with the rule", async (t) => {
-  const policies = crds.map(({ metadata }) => freezePolicyOf(metadata.name));
-  for (const { policy, binding } of policies) {
-    await api.create(POLICIES, { ...policy });
-    await api.create(POLICY_BINDINGS, { ...binding });
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  for (const crd of crds) {
+    const metadata = { name: policyName(crd.metadata.name) };
+    const spec = { policyName: metadata.name, validationActions: ["Deny"] };
+    const policy = { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: policySpec(crd.metadata.name) };
+    await api.create(POLICIES, policy);
+    await api.create(POLICY_BINDINGS, { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec });
   }
-  await untilInForce(policyGuardOf);
-  t.same(await disagreements(policyGuardOf), []);
+  await untilInForce(policyPrefix);
+  t.same(await disagreements(policyPrefix), []);
 });

@@ -1,6 +1,5 @@
 import type { CrdCondition, CrdVersion, CustomResourceDefinition } from "../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
-import type { FreezeMark } from "../../src/old/freeze/freeze-denial.ts";
+import { type FreezeMark, MIGRATING, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
 import type { RequestOptions } from "../control-plane/control-plane.ts";
 
 /** One update of a CRD, and whether a guard lets it through. */
@@ -46,9 +45,9 @@ export function widgetCrd(group: string): NewCrd {
 }
 
 /** The annotation that freezes. */
-export const FROZEN = { [MIGRATING_ANNOTATION]: "true" };
+export const FROZEN = { [MIGRATING]: "true" };
 
-const MIGRATING = [condition(STORAGE_MIGRATING_CONDITION, "True")];
+const BY_CONDITION = [condition(STORAGE_MIGRATING, "True")];
 
 /** A merge patch that makes v2 the storage version. */
 export const flip = mergePatch(flipped);
@@ -60,7 +59,7 @@ export const dryRunFlip: GuardCase["update"] = (crd) => ({ ...flip(crd), query: 
 export const labelChange = metadataPatch({ labels: { team: "a" } });
 
 /** What a user does to break the glass. */
-export const unfreeze = metadataPatch({ annotations: { [MIGRATING_ANNOTATION]: null } });
+export const unfreeze = metadataPatch({ annotations: { [MIGRATING]: null } });
 
 /** The contract of both guards. */
 export const GUARD_CASES: readonly GuardCase[] = [
@@ -98,20 +97,20 @@ export const GUARD_CASES: readonly GuardCase[] = [
   },
   {
     name: "storage change, the annotation empty",
-    annotations: { [MIGRATING_ANNOTATION]: "" },
+    annotations: { [MIGRATING]: "" },
     update: flip,
     deniedBy: "annotation",
   },
   {
     name: 'storage change, the annotation "false"',
-    annotations: { [MIGRATING_ANNOTATION]: "false" },
+    annotations: { [MIGRATING]: "false" },
     update: flip,
     deniedBy: "annotation",
   },
   {
     name: "merge patch, storage change that takes the annotation off",
     annotations: FROZEN,
-    update: mergePatch(flipped, { annotations: { [MIGRATING_ANNOTATION]: null } }),
+    update: mergePatch(flipped, { annotations: { [MIGRATING]: null } }),
     deniedBy: "annotation",
   },
   {
@@ -152,17 +151,17 @@ export const GUARD_CASES: readonly GuardCase[] = [
   { name: "a version removed that is not stored", annotations: FROZEN, update: mergePatch(([v1]) => [v1]) },
   { name: "the versions reordered", annotations: FROZEN, update: mergePatch((versions) => versions.toReversed()) },
   { name: "PUT without a change", annotations: FROZEN, update: put((versions) => versions) },
-  { name: "storage change, StorageMigrating True", conditions: MIGRATING, update: flip, deniedBy: "condition" },
+  { name: "storage change, StorageMigrating True", conditions: BY_CONDITION, update: flip, deniedBy: "condition" },
   {
     name: "storage change, frozen by both",
-    conditions: MIGRATING,
+    conditions: BY_CONDITION,
     annotations: FROZEN,
     update: flip,
     deniedBy: "annotation",
   },
   {
     name: "storage change, StorageMigrating False",
-    conditions: [condition(STORAGE_MIGRATING_CONDITION, "False")],
+    conditions: [condition(STORAGE_MIGRATING, "False")],
     update: flip,
   },
   { name: "storage change, another condition True", conditions: [condition("Terminated", "True")], update: flip },
@@ -174,7 +173,7 @@ export const GUARD_CASES: readonly GuardCase[] = [
     update: flip,
     deniedBy: "annotation",
   },
-  { name: "label change, StorageMigrating True", conditions: MIGRATING, update: labelChange },
+  { name: "label change, StorageMigrating True", conditions: BY_CONDITION, update: labelChange },
 ];
 
 function mergePatch(edit: Edit, metadata: object = {}): GuardCase["update"] {

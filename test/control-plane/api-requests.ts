@@ -18,6 +18,12 @@ export function patchesAnswered(controlPlane: ControlPlane, resource: string, co
   return countRequests(controlPlane, resource, { apiserver: 0, isCounted });
 }
 
+/** How many lists of objects of a resource an API server has answered with a status since it was started. */
+export function listsAnswered(controlPlane: ControlPlane, resource: string, code: number): Promise<number> {
+  const isCounted = (line: string): boolean => line.includes('verb="LIST"') && line.includes(`code="${code}"`);
+  return countRequests(controlPlane, resource, { apiserver: 0, isCounted });
+}
+
 async function countRequests(
   controlPlane: ControlPlane,
   resource: string,

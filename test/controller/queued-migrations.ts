@@ -5,21 +5,17 @@ export const CREATED = "2026-01-01T00:00:00Z";
 
 /** A migration in a queue, of the resource `${name}s.example.com`. */
 export function queued(name: string, fields: Partial<QueuedMigration> = {}): QueuedMigration {
-  const common = {
-    state: "Pending",
-    isSuspended: false,
-    isLowPriority: false,
-    isReencryption: false,
-    isShownToKstatus: true,
-    conditions: [],
-  } as const;
   return {
     name,
     uid: name,
     resourceVersion: "1",
     resource: `${name}s.example.com`,
     created: CREATED,
-    ...common,
+    state: "Pending",
+    isSuspended: false,
+    isLowPriority: false,
+    isShownToKstatus: true,
+    conditions: [],
     ...fields,
   };
 }
@@ -27,6 +23,6 @@ export function queued(name: string, fields: Partial<QueuedMigration> = {}): Que
 /** A queue that holds them. */
 export function queueOf(migrations: readonly QueuedMigration[]): MigrationQueue {
   const queue = new MigrationQueue();
-  migrations.forEach((migration) => queue.set(migration));
+  for (const migration of migrations) queue.set(migration);
   return queue;
 }

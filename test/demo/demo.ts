@@ -74,7 +74,7 @@ async function introduce({ controlPlane }: Stage): Promise<void> {
   say(`Kubernetes ${gitVersion} serves on ${controlPlane.apiservers[0]?.url}.`);
   say("A write that was under way when the storage version changed may land later, in the old");
   say("version, until --request-timeout ends it, and ksvm waits for that (--settle). So that this");
-  say(`takes seconds, they are ${REQUEST_TIMEOUT} and ${SETTLE} here; by default they are 60s and 65s.`);
+  say(`takes seconds, they are ${REQUEST_TIMEOUT} and ${SETTLE} here; by default they are 60s and 90s.`);
 }
 
 async function showAll(controlPlane: ControlPlane, signal: AbortSignal): Promise<void> {

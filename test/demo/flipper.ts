@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { FREEZE_REASON } from "../../src/api/names.ts";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Answer, messageOf, readCrd } from "./api.ts";
 import { crdPath, storageChangeWhileFrozen } from "./crds.ts";

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 
 import { type CustomResourceDefinition, servedVersionsOf } from "../../src/api/crd.ts";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
 import { listNames, messageOf, readCrd, requestUntil } from "./api.ts";
 import { apiVersion, crdPath, GROUP, NEW, objectsPath, OLD, storageChange, withoutOldVersion } from "./crds.ts";

@@ -8,7 +8,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
-import { rolesForRuns } from "../../src/old/migrator/run-roles.ts";
+import { rolesForRuns } from "../../src/plan/roles.ts";
 import { warnPolicy } from "../../src/webhook/warn-policy.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 
@@ -225,7 +225,7 @@ await tap.test("deploy/vendor/job/rbac.yaml is what ksvm rbac prints", async (t)
 
 // The tests name their API servers, so that no run of theirs looks for them.
 await tap.test("the roles that ksvm rbac prints find the API servers, as those of deploy/ do", async (t) => {
-  const printed = rolesForRuns(["widgets.example.com"], { name: "a", guard: "auto", leaseNamespace: "elsewhere" });
+  const printed = rolesForRuns(["widgets.example.com"], { name: "a", leaseNamespace: "elsewhere" });
   const found = printed.map(({ metadata, rules }) => [metadata.namespace, rules]);
   t.same(new Map(found as [string, unknown][]).get("kube-system"), [
     { apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["list", "watch"] },

@@ -1,8 +1,14 @@
 import tap from "tap";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
-import { diagnose } from "../../src/doctor/diagnose.ts";
-import type { ClusterFacts, CrdFacts, Finding, FoundFreeze } from "../../src/doctor/doctor-types.ts";
-import { isRestored, restoredVersion } from "../../src/doctor/restored-version.ts";
+import {
+  type ClusterFacts,
+  type CrdFacts,
+  diagnose,
+  type Finding,
+  type FoundFreeze,
+  isRestored,
+  restoredVersion,
+} from "../../src/doctor/diagnose.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 import type { InTreeMigration } from "../../src/in-tree/in-tree-migrations.ts";
 import { crdWith, type CrdTraits } from "../api/crd-with.ts";
 
@@ -33,8 +39,11 @@ function foundInCluster(cluster: ClusterFacts): readonly Finding[] {
   return diagnose({ crds: [], inTree: [], cluster });
 }
 
-const runFreeze = (isAlive: boolean | undefined): FoundFreeze => ({ kind: "run", owner: OWNER, isAlive });
-const lease = { name: "apiserver-a", uid: "u", createdAt: 0, renewedMsAgo: 90_000 };
+const runFreeze = (isAlive: boolean | undefined): FoundFreeze => ({ owner: OWNER, isAlive });
+const lease = {
+  metadata: { name: "apiserver-a", uid: "u", resourceVersion: "1", labels: { "kubernetes.io/hostname": "host-a" } },
+  spec: { renewTime: "2026-01-01T00:00:00.000000Z" as never },
+};
 
 await tap.test("diagnose() finds nothing where nothing is wrong", async (t) => {
   t.same(found(factsOf(CLEAN)), []);
@@ -97,7 +106,7 @@ const CASES: readonly [
   ],
   [
     "a freeze of another client",
-    factsOf(CLEAN, { freeze: { kind: "other", manager: "kubectl-annotate" } }),
+    factsOf(CLEAN, { freeze: { owner: "other" } }),
     [],
     { finding: "foreign-freeze", severity: "action" },
   ],
@@ -162,7 +171,7 @@ await tap.test("diagnose() finds what does not belong to one CRD", async (t) => 
     {
       finding: "silent-api-server",
       object: "leases/apiserver-a",
-      meaning: /for 90 s/,
+      meaning: /apiserver-a of host host-a has not renewed its identity Lease since 2026-01-01T00:00:00/,
       help: /only if .* gone for good/,
     },
   ]);
@@ -176,6 +185,6 @@ await tap.test("diagnose() finds what does not belong to one CRD", async (t) => 
 });
 
 await tap.test("diagnose() names the annotation of a foreign freeze", async (t) => {
-  const [finding] = found(factsOf(CLEAN, { freeze: { kind: "other", manager: undefined } }));
-  t.match(finding?.meaning, `another client froze the storage version (annotation ${MIGRATING_ANNOTATION})`);
+  const [finding] = found(factsOf(CLEAN, { freeze: { owner: "other" } }));
+  t.match(finding?.meaning, `another client froze the storage version (annotation ${MIGRATING})`);
 });

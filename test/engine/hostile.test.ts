@@ -1,11 +1,10 @@
 // What a run meets in bad hours: it is killed at any step, another run works on the same CRD, and a Lease is lost.
-import { spawn } from "node:child_process";
-import { createInterface } from "node:readline";
-import t from "tap";
+import t, { type Test } from "tap";
 import { MIGRATING } from "../../src/freeze/rule.ts";
 import { BINDINGS, CRDS, LEASES, POLICIES } from "../../src/kube/objects.ts";
 import { migrateCrds } from "../../src/migrator/migrate-crd.ts";
 import type { MigrationEvent } from "../../src/migrator/types.ts";
+import { type KsvmLine, KsvmProcess } from "../chaos/ksvm-process.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { parallel } from "../integration/parallel.ts";
 import { Cluster, eventually, signal } from "./cluster.ts";
@@ -20,42 +19,37 @@ async function isListed(kind: TestKind): Promise<boolean> {
   return stored.every((version) => status?.storedVersions?.includes(version));
 }
 
+const FLAGS = ["--settle", "1ms", "--unsafe-settle"];
+
 interface Killed {
-  readonly event: (event: MigrationEvent) => boolean;
+  readonly line: (line: KsvmLine) => boolean;
   readonly name: string;
 }
 
-const at = (type: MigrationEvent["type"]): Killed => ({ name: type, event: (event) => event.type === type });
+const at = (type: KsvmLine["type"]): Killed => ({ name: type, line: (line) => line.type === type });
 const STEPS: readonly Killed[] = [
   at("converged"),
   at("settling"),
   at("settled"),
   at("frozen"),
-  { name: "the first page", event: (event) => event.type === "progress" && event.tally.rewritten > 5 },
-  { name: "the last page", event: (event) => event.type === "progress" && event.tally.rewritten >= 60 },
+  { name: "the first page", line: (line) => line.type === "progress" && line.counts.done > 5 },
+  { name: "the last page", line: (line) => line.type === "progress" && line.counts.done >= 60 },
   at("pruned"),
   at("unfrozen"),
 ];
 
 /** Runs the program as a process of its own, and kills it once `isOver`. */
-async function killed(kind: TestKind, isOver: (event: MigrationEvent) => boolean): Promise<void> {
-  const kubeconfig = cluster.controlPlane.kubeconfigFor();
-  const args = ["src/next/main.ts", kind.name, "--kubeconfig", kubeconfig, "--settle", "1", "--max-qps", "40"];
-  const child = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "pipe"] });
-  const exited = new Promise((resolve) => child.once("exit", resolve));
-  for await (const line of createInterface({ input: child.stderr })) {
-    const prefix = `${kind.name}: `;
-    if (!line.startsWith(prefix)) process.stderr.write(`STDERR ${line}\n`);
-    else if (isOver(JSON.parse(line.slice(prefix.length)) as MigrationEvent)) child.kill("SIGKILL");
-  }
-  await exited;
+async function killed(t: Test, kind: TestKind, isOver: (line: KsvmLine) => boolean): Promise<void> {
+  const run = new KsvmProcess(t, cluster.controlPlane.kubeconfigFor(), [kind.name, ...FLAGS, "--max-qps", "40"]);
+  await run.untilLineThat(isOver);
+  await run.kill();
 }
 
-for (const { event, name } of STEPS) {
+for (const { line, name } of STEPS) {
   parallel(`a run that is killed at ${name} breaks nothing, and the next one ends it`, async (t) => {
     const kind = new TestKind("killed");
     await cluster.createStale(kind, 60);
-    await killed(kind, event);
+    await killed(t, kind, line);
     t.ok(await isListed(kind));
     const { error, result } = await cluster.migrate(kind);
     t.equal(error, undefined);
@@ -69,12 +63,11 @@ for (const { event, name } of STEPS) {
 parallel("a run that is killed with the freeze in place and nothing proven is taken over", async (t) => {
   const kind = new TestKind("early");
   await cluster.createStale(kind, 10);
-  const kubeconfig = cluster.controlPlane.kubeconfigFor();
-  const child = spawn(process.execPath, ["src/next/main.ts", kind.name, "--kubeconfig", kubeconfig, "--settle", "1"]);
+  const run = new KsvmProcess(t, cluster.controlPlane.kubeconfigFor(), [kind.name, ...FLAGS]);
   const isFrozen = async (): Promise<boolean> =>
     (await cluster.crd(kind)).metadata.annotations?.[MIGRATING] !== undefined;
   await eventually(isFrozen, "the CRD is frozen");
-  child.kill("SIGKILL");
+  await run.kill();
   t.match((await cluster.migrate(kind)).result, { outcome: "migrated" });
   await cluster.assertNoTraces(t, kind);
 });

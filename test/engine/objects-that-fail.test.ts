@@ -1,4 +1,4 @@
-import t from "tap";
+import t, { type Test } from "tap";
 import { CRDS } from "../../src/kube/objects.ts";
 import { conversionBy, serveConversion, serveWebhook, type ServedWebhook } from "../integration/serve-webhook.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";
@@ -143,10 +143,7 @@ parallel(
         if (event.type !== "waiting" || event.for !== "webhook") return;
         hasWaited = true;
         t.match(event.reason, /conversion webhook for .* failed/);
-        void cluster.crd(kind).then(({ metadata }) => {
-          t.equal(metadata.annotations?.["ksvm.sigs.k8s.io/migrating"], undefined, "nothing is frozen while it waits");
-          webhook.setDown(false);
-        });
+        void assertNotFrozen(t, kind).finally(() => webhook.setDown(false));
       },
     });
     t.equal(error, undefined);
@@ -156,6 +153,11 @@ parallel(
     await cluster.assertUnfrozen(t, kind);
   },
 );
+
+async function assertNotFrozen(t: Test, kind: TestKind): Promise<void> {
+  const { metadata } = await cluster.crd(kind);
+  t.equal(metadata.annotations?.["ksvm.sigs.k8s.io/migrating"], undefined, "nothing is frozen while it waits");
+}
 
 parallel(
   "a conversion webhook that never comes back ends the run with its message, and nothing stays frozen",
@@ -177,9 +179,9 @@ parallel("objects that are deleted, created and written meanwhile end in the sto
   const kind = new TestKind("busy");
   await cluster.createStale(kind, 80);
   const { name } = kind;
-  let isOver = false;
+  const over = new AbortController();
   const busy = (async () => {
-    for (let n = 0; !isOver; n++) {
+    for (let n = 0; !over.signal.aborted; n++) {
       const path = cluster.path(kind, `w${n % 80}`);
       await client.patch(path, { metadata: { labels: { n: String(n) } } }, { signal }).catch(() => undefined);
       if (n % 7 === 0) await client.delete(cluster.path(kind, `w${(n * 3) % 80}`), { signal }).catch(() => undefined);
@@ -187,7 +189,7 @@ parallel("objects that are deleted, created and written meanwhile end in the sto
     }
   })();
   const { error, result } = await cluster.migrate({ name }, { maxQps: 40 });
-  isOver = true;
+  over.abort();
   await busy;
   t.equal(error, undefined);
   t.match(result, { outcome: "migrated", tally: { failed: 0 } });

@@ -45,7 +45,7 @@ parallel("a create that is held across the storage change, and lands late, is re
   t.teardown(() => client.delete(`${path}/${kind.plural}`, { signal }));
   await eventually(async () => {
     await client
-      .create(`${cluster.path(kind, "", "v1alpha1").slice(0, -1)}`, kind.object("probe", "v1alpha1"), {
+      .create(cluster.path(kind, "", "v1alpha1").slice(0, -1), kind.object("probe", "v1alpha1"), {
         dryRun: true,
         signal,
       })

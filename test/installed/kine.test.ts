@@ -34,7 +34,7 @@ await t.test("a run goes on where a list through one kine is older than its writ
     return { status, body: JSON.stringify(body) };
   };
   const kubeconfig = await balanceRequests(t, controlPlane, () => 0, { instead });
-  const flags = ["--max-qps", "12", "--page-size", "10", ...BOTH, "--kubeconfig", kubeconfig];
+  const flags = ["--max-qps", "12", ...BOTH, "--kubeconfig", kubeconfig];
   const { code, stdout, stderr } = await cluster.migrate([kind.name, ...flags]);
   t.equal(code, 0, stderr);
   t.ok(older > 0, "negative control: a list was older than a write");

@@ -5,7 +5,7 @@ import t from "tap";
 import { stringify } from "yaml";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import { readMetrics } from "../../src/old/apiservers/metric-lines.ts";
+import { readMetrics } from "../../src/apiservers/find.ts";
 import { dashboardQueries, ruleFile } from "../docs/monitoring-objects.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { installSystem } from "../integration/migrations.ts";
@@ -147,7 +147,7 @@ await t.test("Prometheus evaluates every rule, and no alert fires over a migrati
 
 await t.test("API servers count the webhook's answers as the rules expect it", async (t) => {
   const lines: string[] = [];
-  await readMetrics(cluster.api.transport, AbortSignal.timeout(30_000), (line) => lines.push(line));
+  await readMetrics(cluster.api.kube, AbortSignal.timeout(30_000), (line) => lines.push(line));
   const counted = lines.filter((line) => line.startsWith("apiserver_admission_webhook_rejection_count{"));
   t.ok(
     counted.some((line) => line.includes(`name="${WEBHOOK_NAME}"`) && line.includes('error_type="no_error"')),

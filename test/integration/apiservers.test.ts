@@ -52,7 +52,7 @@ parallel("one that is named and never answers ends the run with its name", async
   const kind = new TestKind("dead");
   await cluster.createStale(kind, 5);
   const dead = "https://127.0.0.1:1";
-  const run = await cluster.migrate([kind.name, "--apiserver-endpoints", `${first},${dead}`, "--proof-timeout", "2s"]);
+  const run = await cluster.migrate([kind.name, "--apiserver-endpoints", `${first},${dead}`]);
   t.equal(run.code, 1);
   t.match(run.stderr, dead);
   await assertUntouched(t, kind, 5);

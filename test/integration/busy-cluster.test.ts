@@ -5,7 +5,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { isConflict } from "../../src/old/kube/client.ts";
 import { messageOf } from "../../src/errors.ts";
 import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
-import { patchesAnswered } from "../control-plane/api-requests.ts";
+import { listsAnswered, patchesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -44,7 +44,7 @@ function keep(work: (round: number) => Promise<unknown>): () => Promise<number> 
 
 /** How often a run with these flags froze its CRD. */
 async function freezesOf(args: readonly string[]) {
-  const run = await cluster.migrate([...args, "-o", "json", "--max-freeze-idle", "2s", "--max-idle", "10s"]);
+  const run = await cluster.migrate([...args, "-o", "json", "--max-idle", "10s"]);
   const events = run.stdout
     .trim()
     .split("\n")
@@ -64,10 +64,10 @@ parallel("a write that one webhook lets through as a dry-run and no other way en
     },
     timeoutSeconds: 1,
   });
-  const { code, stdout, freezes } = await freezesOf([kind.name, "--webhook-wait", "15s"]);
+  const { code, stdout, freezes } = await freezesOf([kind.name]);
   t.equal(code, 1, stdout);
-  t.match(stdout, /RetryBudgetExceeded.*own\.example\.com/);
-  t.ok(freezes >= 2 && freezes <= 5, `it froze the CRD ${freezes} times`);
+  t.match(stdout, /own\.example\.com/);
+  t.ok(freezes >= 1 && freezes <= 3, `it froze the CRD ${freezes} times`);
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
 });
@@ -170,8 +170,8 @@ parallel("objects stored in two versions and a conversion webhook that always re
   t.equal((await api.listMetadata(kind.resource("v1alpha1"), { limit: 1 })).items.length, 1, "a small one does");
   const { code, stdout, freezes } = await freezesOf([kind.name]);
   t.equal(code, 1);
-  t.match(stdout, /cannot be converted.*RetryBudgetExceeded|RetryBudgetExceeded.*cannot be converted/);
-  t.ok(freezes >= 1 && freezes <= 3, `it froze the CRD ${freezes} times`);
+  t.match(stdout, /cannot be converted/);
+  t.ok(freezes <= 3, `it froze the CRD ${freezes} times`);
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   await assertUnfrozen(t, cluster, kind);
 });
@@ -224,26 +224,26 @@ parallel("F17: an API server that answers 429 is given time", async (t) => {
   const kubeconfig = cluster.controlPlane.kubeconfigFor("throttled");
   const run = await cluster.migrate([kind.name, "--max-in-flight", "16", "--kubeconfig", kubeconfig]);
   t.equal(run.code, 0, run.stderr);
-  t.match(run.stdout, /retrying .*answered 429/, "it did answer 429");
+  t.ok((await patchesAnswered(cluster.controlPlane, kind.plural, 429)) > 0, "it did answer 429");
   t.same(await cluster.storedAs(kind), { v1: 60 });
   await assertNoTraces(t, cluster, kind);
 });
 
 alone("F18: continue tokens that expire (410) in mid-run cost nothing and lose nothing", async (t) => {
   const kind = new TestKind("expired");
-  const run = await startSlowRun(cluster, kind);
+  // So many are on four pages or more.
+  const objects = 900;
+  await cluster.createStale(kind, objects);
   const { stored } = cluster.controlPlane;
   // Beside the API server's own compactions: whatever the pace, some come between two pages.
   const stop = keep(async () => {
     await stored.compact(await stored.currentRevision()).catch(() => undefined);
-    await delay(500);
+    await delay(300);
   });
-  const { code, stderr, stdout } = await run.ended;
+  const { code, stderr, stdout } = await cluster.migrate([kind.name, "--max-qps", "100"]);
   await stop();
   t.equal(code, 0, stderr);
-  const expired =
-    stdout.match(/refused the continue token \(410\); the list continues at the same object/g)?.length ?? 0;
-  t.ok(expired > 0, `${expired} tokens expired`);
-  t.match(stdout, new RegExp(`: ${SLOW_RUN_OBJECTS} rewritten`), "each object was written once");
-  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
+  t.ok((await listsAnswered(cluster.controlPlane, kind.plural, 410)) > 0, "tokens expired");
+  t.match(stdout, new RegExp(`: ${objects} rewritten`), "each object was written once");
+  t.same(await cluster.storedAs(kind), { v1: objects });
 });

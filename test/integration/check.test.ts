@@ -60,7 +60,7 @@ parallel("check: a file that drops a stored version needs a migration, and can b
     verdict: "needs-migration",
     objects: 3,
     removedVersions: ["v1alpha1"],
-    estimate: { requests: 10 },
+    estimate: { requests: 4 },
     steps: [new RegExp(`ksvm migrate ${kind.name}$`), "apply this file"],
     notes: [/^managedFields of 3 of 3 objects name v1alpha1/],
   });

@@ -2,9 +2,12 @@ import { Readable, Writable } from "node:stream";
 import type { Test } from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { runProgram } from "../../src/cli/program.ts";
+import { systemClock } from "../../src/clock.ts";
 import { KsvmError } from "../../src/errors.ts";
+import { Client } from "../../src/kube/client.ts";
+import { loadKubeconfig } from "../../src/kube/kubeconfig.ts";
+import { senderFor } from "../../src/kube/undici-send.ts";
 import { ApiClient, type NewObject } from "../../src/old/kube/client.ts";
-import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
 import { CRDS, MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
@@ -18,6 +21,7 @@ export class Cluster {
   readonly controlPlane: ControlPlane;
   readonly kubeconfig: string;
   readonly api: ApiClient;
+  readonly #closers: (() => Promise<void>)[] = [];
 
   constructor(controlPlane: ControlPlane) {
     this.controlPlane = controlPlane;
@@ -32,15 +36,27 @@ export class Cluster {
   static async start(t: Pick<Test, "teardown">, which: SharedKind | ControlPlaneOptions = "one"): Promise<Cluster> {
     const cluster = new Cluster(await (typeof which === "string" ? attachShared(which) : startControlPlane(which)));
     t.teardown(async () => {
-      await cluster.api.transport.close();
+      await cluster.close();
       await cluster.controlPlane.stop();
     });
     return cluster;
   }
 
+  /** Ends the connections of its clients. */
+  async close(): Promise<void> {
+    await Promise.all(this.#closers.map((close) => close()));
+  }
+
   clientFor(user: string): ApiClient {
-    const kubeconfig = this.controlPlane.kubeconfigFor(user);
-    return new ApiClient(new PatientTransport(loadKubeConfig({ kubeconfig })));
+    return this.clientBy(this.controlPlane.kubeconfigFor(user));
+  }
+
+  clientBy(kubeconfig: string): ApiClient {
+    const access = loadKubeconfig({ kubeconfig, variables: {} });
+    const { close, send } = senderFor(access, systemClock);
+    this.#closers.push(close);
+    const client = new Client({ address: access.server, send, clock: systemClock, random: Math.random });
+    return new ApiClient(new PatientTransport(client));
   }
 
   /** Runs ksvm in this process, as the admin; `signal` stands for Ctrl-C, `input` is what it reads on stdin. */
@@ -69,7 +85,7 @@ export class Cluster {
 
   /** Migrates with a settle time that fits a test in which nothing is under way when the storage version changes. */
   migrate(args: readonly string[], options: { signal?: AbortSignal; onStdout?: (text: string) => void } = {}) {
-    return this.ksvm(["migrate", "--settle", "50ms", "--convergence-timeout", "20s", ...args], options);
+    return this.ksvm(["migrate", "--settle", "50ms", "--unsafe-settle", ...args], options);
   }
 
   /** Starts ksvm as a process of its own, as a user does. It ends with the test. */

@@ -1,22 +1,18 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { areSameFields, convertedFields } from "../../src/api/managed-fields.ts";
 import type { ManagedFieldsEntry } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
+import { areSame, renamed } from "../../src/migrator/managed-fields.ts";
 import { APPLY_PATCH, CRDS, JSON_PATCH, MERGE_PATCH, objectPath } from "../../src/old/kube/resources.ts";
 import type { CheckEntry } from "../../src/plan/check-types.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { fileOf } from "./crd-file.ts";
-import { GROUP, TestKind, versionsOf } from "./crd-fixture.ts";
-import { balanceRequests } from "./http-balancer.ts";
-import { mutateUpdates } from "./mutate-updates.ts";
+import { GROUP, TestKind } from "./crd-fixture.ts";
 import { parallel } from "./parallel.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
-import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
-import { unlessAtLeast } from "../control-plane/features.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
@@ -83,6 +79,16 @@ async function applyError(kind: TestKind, name: string): Promise<string> {
   return applyAs(kind, name, applied).then(() => "", messageOf);
 }
 
+/** Writes objects of v1 without looking at their managedFields, and prunes, as migrators without that care do. */
+async function rewriteAsTheyAre(kind: TestKind, names: readonly string[]): Promise<void> {
+  for (const name of names) {
+    const body = { apiVersion: `${GROUP}/v1`, kind: kind.kind, metadata: refOf(name) };
+    await api.patch(kind.resource("v1"), refOf(name), { type: APPLY_PATCH, body }, { fieldManager: "careless" });
+  }
+  const body = { status: { storedVersions: ["v1"] } };
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body }, { subresource: "status" });
+}
+
 function withoutFields(object: WholeObject): object {
   return { ...asTheUserSees(object), metadata: { ...object.metadata, resourceVersion: "", managedFields: [] } };
 }
@@ -142,16 +148,12 @@ parallel("a migration lets server-side apply work once the old version is gone",
   const fresh = await objectOf(kind, "fresh");
 
   const tried = await cluster.migrate([kind.name, "--dry-run"]);
-  t.match(tried, {
-    code: 0,
-    stdout: /4 objects would be accepted; managedFields of 3 objects would be converted; nothing was/,
-  });
+  t.match(tried, { code: 0, stdout: /4 objects would be accepted; nothing was/ });
   t.strictSame(await Promise.all(names.map((name) => objectOf(kind, name))), before, "a dry run changes nothing");
 
   const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 0, run.stdout + run.stderr);
-  t.match(run.stdout, /: 3 rewritten, 1 .*; storedVersions is \[v1\]; managedFields of 3 objects converted\n/);
-  t.equal(run.stderr, "");
+  t.match(run.stdout, /: 3 rewritten, 1 .*; storedVersions is \[v1\]\n$/);
   t.same(await cluster.storedAs(kind), { v1: 4 });
   await assertNoTraces(t, cluster, kind);
   const after = await Promise.all(names.map((name) => objectOf(kind, name)));
@@ -165,9 +167,8 @@ parallel("a migration lets server-side apply work once the old version is gone",
   t.equal(after[0]?.metadata.managedFields?.length, 3, "the two entries of one manager are one");
   t.strictSame(await objectOf(kind, "fresh"), fresh, "one that names v1 alone is not written");
 
-  const keeping = await cluster.migrate([control.name, "--managed-fields=keep"]);
-  t.equal(keeping.code, 0, keeping.stderr);
-  t.notMatch(keeping.stdout, /managedFields/);
+  // As another migrator does.
+  await rewriteAsTheyAre(control, [...names, "fresh"]);
   t.ok(versionsIn(await objectOf(control, "w0")).includes("example.com/v1alpha1"));
   for (const each of [kind, control]) {
     await dropOldVersion(each);
@@ -176,67 +177,12 @@ parallel("a migration lets server-side apply work once the old version is gone",
   t.match(await applyError(control, "w0"), GONE, "negative control: kept as they are");
 
   t.match(await cluster.migrate([control.name]), { code: 0, stdout: /nothing to do/ }, "a clean CRD is left alone");
-  const late = await cluster.migrate([control.name, "--managed-fields=convert"]);
+  const late = await cluster.migrate([control.name, "--force"]);
   t.equal(late.code, 0, late.stdout + late.stderr);
-  t.match(late.stdout, /managedFields of 3 objects converted/, "also where the version is gone, and the CRD clean");
-  t.equal(await applyError(control, "w0"), "");
-  const again = await cluster.migrate([control.name, "--managed-fields=convert"]);
-  t.equal(again.code, 0, again.stderr);
-  t.notMatch(again.stdout, /managedFields/, "none is left");
+  t.equal(await applyError(control, "w0"), "", "also where the version is gone, and the CRD clean");
 });
 
-parallel("a run that converts managedFields begins again where a schema gets a new field", async (t) => {
-  const fields = { size: { type: "integer" }, first: { type: "object", additionalProperties: { type: "integer" } } };
-  const [narrow, wide] = [fields, { ...fields, second: { type: "boolean" } }].map((properties) => ({
-    specSchema: { type: "object", properties },
-  }));
-  for (const flags of [[], ["--managed-fields=keep"]]) {
-    const kind = new TestKind(flags.length === 0 ? "schema" : "unread");
-    const run = await startSlowRun(cluster, kind, { flags, shape: { ...narrow } });
-    const versions = versionsOf({ ...wide, storage: "v1" });
-    await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions } } });
-    const { code, stdout, stderr } = await run.ended;
-    t.equal(code, 0, stdout + stderr);
-    const startsAgain = /starting again: .*its schema changed,.*: spec\.second is new/;
-    t.equal(startsAgain.test(stdout), flags.length === 0, `${flags.join()}\n${stdout}`);
-    t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
-    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
-    await assertNoTraces(t, cluster, kind);
-  }
-});
-
-parallel(
-  "a run that converts managedFields looks at the CRD after each page, before it writes an object of it",
-  async (t) => {
-    const looksOf = async (word: string, flags: readonly string[]): Promise<{ pages: number; looks: number }> => {
-      const kind = new TestKind(word);
-      await cluster.createStale(kind, 20);
-      const requests: ("page" | "look" | "write")[] = [];
-      const instead = async (method: string, path: string): Promise<undefined> => {
-        const isOfObjects = path.includes(`/${kind.plural}`) && !path.includes("customresourcedefinitions");
-        if (method === "GET" && isOfObjects && path.includes("limit=5")) requests.push("page");
-        if (method === "GET" && path.endsWith(`/customresourcedefinitions/${kind.name}`)) requests.push("look");
-        if (method === "PATCH" && isOfObjects) requests.push("write");
-      };
-      const kubeconfig = await balanceRequests(t, cluster.controlPlane, () => 0, { instead });
-      const args = [kind.name, "--page-size=5", "--max-in-flight=1", "--kubeconfig", kubeconfig, ...flags];
-      const { code, stdout, stderr } = await cluster.migrate(args);
-      t.equal(code, 0, stdout + stderr);
-      t.same(await cluster.storedAs(kind), { v1: 20 });
-      const rewriting = requests.slice(requests.indexOf("page"), requests.lastIndexOf("write"));
-      const count = (what: string): number => rewriting.filter((one) => one === what).length;
-      return { pages: count("page"), looks: count("look") };
-    };
-    const { pages, looks } = await looksOf("paged", []);
-    t.equal(pages, 4);
-    // On a busy machine there are some by time as well.
-    t.ok(looks > 1, `${looks} looks`);
-    const { looks: fewer } = await looksOf("unpaged", ["--managed-fields=keep"]);
-    t.ok(fewer < looks, `a run that writes no object of others looks after the first page alone: ${fewer} looks`);
-  },
-);
-
-parallel("check and plan count objects whose managedFields name a version that leaves", async (t) => {
+parallel("check counts objects whose managedFields name a version that leaves", async (t) => {
   const kind = new TestKind("count");
   await createApplied(kind, ["w0", "w1"]);
   await cluster.createObjects(kind.resource("v1"), [kind.object("fresh", "v1")]);
@@ -257,12 +203,6 @@ parallel("check and plan count objects whose managedFields name a version that l
     ),
   );
   t.equal((await check(["v1alpha1", "v1"]))?.managedFields, undefined, "no version is about to leave");
-
-  const plan = async (...flags: readonly string[]): Promise<string> =>
-    (await cluster.ksvm(["plan", kind.name, ...flags])).stdout;
-  t.match(await plan("--managed-fields"), /managedFields of 2 of 3 objects name v1alpha1/);
-  t.match(JSON.parse(await plan("--managed-fields", "-o", "json")), { items: [{ managedFields: named }] });
-  t.notMatch(await plan(), /managedFields/, "each object would have to be listed");
 
   const [, ...args] = command.split(" ");
   t.equal((await cluster.migrate(args.slice(1))).code, 0);
@@ -288,7 +228,7 @@ parallel("which writes an API server lets change managedFields", async (t) => {
   await createApplied(kind, ["w0"]);
   const object = await objectOf(kind, "w0");
   const { uid, resourceVersion } = object.metadata;
-  const managedFields = convertedFields(object.metadata.managedFields ?? [], "example.com/v1") ?? [];
+  const managedFields = renamed(object.metadata.managedFields ?? [], "example.com/v1") ?? [];
   const resource = kind.resource("v1");
   const patchAs = (type: string, body: unknown, subresource?: "status"): Promise<WholeObject> => {
     const options = { dryRun: true, ...(subresource === undefined ? {} : { subresource }) };
@@ -304,7 +244,7 @@ parallel("which writes an API server lets change managedFields", async (t) => {
     [JSON_PATCH, json],
   ] as const) {
     const patched = await patchAs(type, body);
-    t.ok(areSameFields(patched.metadata.managedFields ?? [], managedFields), type);
+    t.ok(areSame(patched.metadata.managedFields ?? [], managedFields), type);
   }
   const put = await api.transport.request<WholeObject>({
     method: "PUT",
@@ -312,7 +252,7 @@ parallel("which writes an API server lets change managedFields", async (t) => {
     query: { dryRun: "All" },
     body: { ...object, metadata: { ...object.metadata, managedFields } },
   });
-  t.ok(areSameFields(put.body.metadata.managedFields ?? [], managedFields), "PUT");
+  t.ok(areSame(put.body.metadata.managedFields ?? [], managedFields), "PUT");
   const ofStatus = await patchAs(MERGE_PATCH, merge, "status");
   t.strictSame(ofStatus.metadata.managedFields, object.metadata.managedFields, "of the status they are ignored");
   const apply = { apiVersion: "example.com/v1", kind: kind.kind, metadata: { ...refOf("w0"), managedFields } };
@@ -322,37 +262,17 @@ parallel("which writes an API server lets change managedFields", async (t) => {
   await t.rejects(patchAs(MERGE_PATCH, stale), /answered 409/);
 });
 
-parallel(
-  "--managed-fields=convert is refused where a webhook converts, and by default managedFields are kept there",
-  async (t) => {
-    const webhook = await serveConversion(t);
-    const kind = new TestKind("hooked");
-    await createApplied(kind, ["w0"], { conversion: conversionBy(webhook) });
-    const before = [await cluster.crd(kind), await objectOf(kind, "w0")];
-    for (const more of [[], ["--dry-run"]]) {
-      const run = await cluster.migrate([kind.name, "--managed-fields=convert", ...more]);
-      t.match(run, {
-        code: 1,
-        stderr: /a webhook converts its versions, and may move fields; leave out --managed-fields/,
-      });
-    }
-    t.strictSame([await cluster.crd(kind), await objectOf(kind, "w0")], before);
-    const plain = await cluster.migrate([kind.name]);
-    t.equal(plain.code, 0, plain.stderr);
-    t.same(await cluster.storedAs(kind), { v1: 1 });
-    t.strictSame(
-      versionsIn(await objectOf(kind, "w0")),
-      versionsIn(before[1] as WholeObject),
-      "by default they are kept",
-    );
-    t.match(await cluster.migrate(["configmaps", "--managed-fields=convert"]), {
-      code: 1,
-      stderr: /it is no custom resource/,
-    });
-    const both = await cluster.migrate([kind.name, "--managed-fields=convert", "--via=status"]);
-    t.match(both, { code: 2, stderr: /leave out --via or --managed-fields/ });
-  },
-);
+parallel("where a webhook converts, managedFields stay, and the run says which versions they name", async (t) => {
+  const webhook = await serveConversion(t);
+  const kind = new TestKind("hooked");
+  await createApplied(kind, ["w0"], { conversion: conversionBy(webhook) });
+  const before = await objectOf(kind, "w0");
+  const run = await cluster.migrate([kind.name]);
+  t.equal(run.code, 0, run.stderr);
+  t.match(run.stdout, /: managedFields still name v1alpha1 \(1 objects\): have their clients apply them in v1 before/);
+  t.same(await cluster.storedAs(kind), { v1: 1 });
+  t.strictSame(versionsIn(await objectOf(kind, "w0")), versionsIn(before));
+});
 
 parallel("an object that is rejected keeps its managedFields, and nothing is pruned", async (t) => {
   const kind = new TestKind("rejected");
@@ -360,35 +280,11 @@ parallel("an object that is rejected keeps its managedFields, and nothing is pru
   await rejectUpdatesOf(cluster, kind, "w3");
   const before = await objectOf(kind, "w3");
   const run = await cluster.migrate([kind.name]);
-  t.match(run, {
-    code: 3,
-    stderr: /default\/w3: .*this one stays as it is/,
-    stdout: /managedFields of 1 objects converted/,
-  });
+  t.match(run, { code: 3, stderr: /default\/w3: .*this one stays as it is/ });
   t.strictSame(await objectOf(kind, "w3"), before);
   t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 1 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
 });
-
-parallel(
-  "managedFields are left as they are where the write would change something else",
-  async (t) => {
-    const kind = new TestKind("mutated");
-    await createApplied(kind, ["w0", "w1"]);
-    await mutateUpdates(cluster, kind, ["w1"]);
-    await eventually(async () => {
-      const tried = await cluster.migrate([kind.name, "--dry-run"]);
-      return tried.stdout.includes("managedFields of 1 objects would be converted, those of 1 left as they are");
-    }, "the rule is in force");
-    const run = await cluster.migrate([kind.name]);
-    t.equal(run.code, 0, run.stderr);
-    t.match(run.stdout, /managedFields of 1 objects converted, those of 1 left as they are/);
-    t.match(run.stderr, /with managedFields that still name another version:\n {2}default\/w1: a dry run shows/);
-    t.ok(versionsIn(await objectOf(kind, "w1")).includes("example.com/v1alpha1"));
-    t.same(await cluster.storedAs(kind), { v1: 2 });
-  },
-  unlessAtLeast(36, "MutatingAdmissionPolicy v1"),
-);
 
 parallel("an object whose field has another type by now keeps its managedFields", async (t) => {
   const kind = new TestKind("typed");

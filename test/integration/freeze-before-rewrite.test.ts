@@ -1,24 +1,15 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { systemClock } from "../../src/clock.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
-import { freeze, unfreeze } from "../../src/old/freeze/freeze.ts";
-import { proveFreeze } from "../../src/old/freeze/freeze-proof.ts";
-import { installGuard, policyGuardOf, removePolicyGuard } from "../../src/old/freeze/guard-install.ts";
-import { Retrier } from "../../src/old/retry/retrier.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
-import { alone, parallel } from "./parallel.ts";
+import { alone } from "./parallel.ts";
 import { serveWebhook } from "./serve-webhook.ts";
-import { type CrdShape, TestKind } from "./crd-fixture.ts";
+import { TestKind } from "./crd-fixture.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-const { signal } = new AbortController();
-const retrier = new Retrier({ clock: systemClock, random: Math.random });
-// No run holds a Lease here.
-const context = { client: api, renew: () => Promise.resolve(), retrier, signal };
 const READS_CRDS = [{ apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["get"] }];
 
 const RBAC = { group: "rbac.authorization.k8s.io", version: "v1" };
@@ -36,55 +27,6 @@ await api.create(
     roleRef: { kind: "ClusterRole", name: "reader", apiGroup: "rbac.authorization.k8s.io" },
   },
 );
-
-const SHAPES: readonly { readonly title: string; readonly shape: CrdShape }[] = [
-  { title: "two versions", shape: { storage: "v1" } },
-  { title: "one version", shape: { storage: "v1", versions: ["v1"] } },
-  { title: "a version that is not served", shape: { storage: "v1", unserved: ["v1alpha1"] } },
-];
-
-for (const { title, shape } of SHAPES) {
-  parallel(`proveFreeze() tells a freeze in force from every lookalike, on a CRD with ${title}`, async (t) => {
-    const kind = new TestKind("proof");
-    const owner = { lease: `kube-system/${kind.name}`, identity: "test", since: "2026-01-01T00:00:00Z" };
-    const guard = policyGuardOf(kind.name);
-    const prove = (client = api) => proveFreeze(client, { crdName: kind.name, guard, signal });
-    await cluster.createCrd(kind, shape);
-
-    t.match(await prove(), { proven: false, reason: "the CRD is not frozen" });
-    await freeze(context, kind.name, owner);
-    t.match(await prove(), { proven: false, reason: /was accepted/ }, "frozen, and nobody guards it");
-    await installGuard(context, { crdName: kind.name, guard }, owner);
-    await eventually(async () => (await prove()).proven, "the freeze is proven");
-
-    const reader = cluster.clientFor("reader");
-    t.match(await prove(reader), { proven: false, reason: /cannot patch resource/ }, "an RBAC denial proves nothing");
-    const other = { ...guard, name: "policy-of-another-owner" };
-    const otherGuard = await proveFreeze(api, { crdName: kind.name, guard: other, signal });
-    t.match(otherGuard, { proven: false }, "a denial by another guard proves nothing");
-
-    const { metadata, spec } = await cluster.crd(kind);
-    t.notOk(Object.keys(metadata.labels ?? {}).length, "the probes left no label");
-    t.equal(spec.versions.length, (shape.versions ?? ["v1alpha1", "v1"]).length, "the probes left no version");
-
-    await removePolicyGuard(context, kind.name, () => true);
-    await eventually(async () => !(await prove()).proven, "without its guard the freeze is not proven any more");
-    await unfreeze(context, kind.name, owner);
-    await assertUnfrozen(t, cluster, kind);
-    await reader.transport.close();
-  });
-}
-
-alone("migrate does nothing where the webhook is to guard and is not installed", async (t) => {
-  const kind = new TestKind("bare");
-  await cluster.createStale(kind, 3);
-  const run = await cluster.migrate([kind.name, "--guard", "webhook", "--proof-timeout", "1s"]);
-  t.equal(run.code, 1);
-  t.match(run.stderr, /a dry-run of a storage change was accepted.*\[FreezeNotProven\]/);
-  t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  await assertUnfrozen(t, cluster, kind);
-});
 
 alone("migrate does nothing where a guard under our name denies everything", async (t) => {
   const kind = new TestKind("deny");
@@ -124,7 +66,7 @@ alone("migrate does nothing where a guard under our name denies everything", asy
       ),
     "the webhook is in force",
   );
-  const run = await cluster.migrate([kind.name, "--proof-timeout", "1s"]);
+  const run = await cluster.migrate([kind.name, "--max-idle", "1s"]);
   t.equal(run.code, 1);
   t.match(run.stderr, /by webhook "crd.kube-storage-version-migrator.io".*\[FreezeNotProven\]/);
   t.ok(webhook.calls() > 1);
@@ -138,13 +80,7 @@ alone("migrate refuses a user who may not do all of it, before it changes anythi
   const kind = new TestKind("reader");
   await cluster.createStale(kind, 3);
   const before = await cluster.crd(kind);
-  const run = await cluster.migrate([
-    kind.name,
-    "--kubeconfig",
-    cluster.controlPlane.kubeconfigFor("reader"),
-    "--guard",
-    "policy",
-  ]);
+  const run = await cluster.migrate([kind.name, "--kubeconfig", cluster.controlPlane.kubeconfigFor("reader")]);
   t.equal(run.code, 1);
   t.match(run.stderr, /this user may not .*patch customresourcedefinitions.apiextensions.k8s.io.*\[Forbidden\]/);
   t.equal(run.stderr.trim().split("\n").length, 1, "one line");

@@ -1,13 +1,13 @@
 import { pino } from "pino";
 import t from "tap";
-import { SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
-import { MIGRATING_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { type FreezeOwner, hasFreezeAnnotation, ownerAnnotationOf } from "../../src/api/owner.ts";
+import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { hasFreezeAnnotation, ownerAnnotationOf } from "./frozen.ts";
 import { systemClock } from "../../src/clock.ts";
-import { sweepOrphans } from "../../src/controller/orphan-sweep.ts";
-import { ToldReasons } from "../../src/controller/told-reasons.ts";
-import { ApiClient } from "../../src/old/kube/client.ts";
-import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
+import { liftLeftFreezes } from "../../src/controller/freezes.ts";
+import { type FreezeOwner, policyName } from "../../src/freeze/freeze.ts";
+import { CRD_FIELD_MANAGER, MIGRATING, MIGRATING_VALUE, OWNER } from "../../src/freeze/rule.ts";
+import { leaseName } from "../../src/migrator/run-lease.ts";
+import type { ApiClient } from "../../src/old/kube/client.ts";
 import {
   CRDS,
   LEASES,
@@ -16,11 +16,6 @@ import {
   POLICY_BINDINGS,
   WEBHOOK_CONFIGURATIONS,
 } from "../../src/old/kube/resources.ts";
-import { Transport } from "../../src/old/kube/transport.ts";
-import { freeze } from "../../src/old/freeze/freeze.ts";
-import { policyGuardOf } from "../../src/old/freeze/guard-install.ts";
-import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
-import { Retrier } from "../../src/old/retry/retrier.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
@@ -33,48 +28,43 @@ const { api } = cluster;
 await applyBase(cluster);
 // Nothing serves the webhook here: runs use policies.
 await api.delete(WEBHOOK_CONFIGURATIONS, { name: WEBHOOK_NAME });
-const { signal } = new AbortController();
-const retrier = new Retrier({ clock: systemClock, random: Math.random });
-// What stands for dead runs here has no Lease.
-const context = { client: api, renew: () => Promise.resolve(), retrier, signal };
-
-function clientOf(kubeconfig: string): ApiClient {
-  const transport = new Transport(loadKubeConfig({ kubeconfig }));
-  t.teardown(() => transport.close());
-  return new ApiClient(transport);
-}
 /** With exactly the rights that deploy/ gives. */
-const shipped = clientOf(await startAsServiceAccount(cluster, "storage-migrator"));
+const shipped = cluster.clientBy(await startAsServiceAccount(cluster, "storage-migrator"));
 
 /** One sweep, as the controller does it. @returns what it logged about these CRDs */
 async function sweep(client: ApiClient, ...kinds: readonly TestKind[]) {
   const lines: { readonly crd?: string; readonly msg: string }[] = [];
   const logger = pino({ level: "debug" }, { write: (line: string) => void lines.push(JSON.parse(line)) });
   const names = kinds.map(({ name }) => name);
-  await sweepOrphans({
-    client,
-    clock: systemClock,
-    retrier,
+  const swept = new AbortController();
+  const options = {
+    client: client.kube,
+    // It waits for the next one.
+    clock: { ...systemClock, sleep: async () => swept.abort() },
     logger,
-    identity: "test/sweep",
-    namespace: SYSTEM_NAMESPACE,
-    signal,
     // Tests run side by side.
-    isBusy: (crdName) => !names.includes(crdName),
-    isDead: () => false,
-    assertLeading: () => undefined,
-    told: new ToldReasons(),
-  });
+    isBusy: (crdName: string) => !names.includes(crdName),
+    onFrozen: () => undefined,
+  };
+  await liftLeftFreezes(options, swept.signal);
   return lines.map(({ msg }) => msg);
 }
 
-function deadOwner(kind: TestKind, namespace = SYSTEM_NAMESPACE, name = leaseNameOf(kind.name)): FreezeOwner {
-  return { lease: `${namespace}/${name}`, identity: `dead-${kind.plural}`, since: "2026-01-01T00:00:00.000Z" };
+/** As a run does that is dead by now. */
+async function freezeAsDeadRun(kind: TestKind): Promise<void> {
+  const owner: FreezeOwner = {
+    lease: `kube-system/${leaseName(kind.name)}`,
+    identity: `dead-${kind.plural}`,
+    since: "2026-01-01T00:00:00.000Z",
+  };
+  const annotations = { [MIGRATING]: MIGRATING_VALUE, [OWNER]: JSON.stringify(owner) };
+  const patch = { type: MERGE_PATCH, body: { metadata: { annotations } } };
+  await api.patch(CRDS, kind, patch, { fieldManager: CRD_FIELD_MANAGER });
 }
 
 /** As `kubectl annotate` does it. */
 async function annotate(kind: TestKind, value: string | null): Promise<void> {
-  const patch = { type: MERGE_PATCH, body: { metadata: { annotations: { [MIGRATING_ANNOTATION]: value } } } };
+  const patch = { type: MERGE_PATCH, body: { metadata: { annotations: { [MIGRATING]: value } } } };
   await api.patch(CRDS, kind, patch, { fieldManager: "kubectl-annotate" });
 }
 
@@ -85,7 +75,7 @@ async function isFrozen(kind: TestKind): Promise<boolean> {
 parallel("a freeze that a user adds after that of a dead run is not swept, and no run takes it over", async (t) => {
   const kind = new TestKind("manual");
   await cluster.createStale(kind, 1);
-  await freeze(context, kind.name, deadOwner(kind, "kube-system"));
+  await freezeAsDeadRun(kind);
   await annotate(kind, null);
   t.ok(ownerAnnotationOf(await cluster.crd(kind)), "the owner of the dead run is still noted");
   await annotate(kind, "true");
@@ -102,18 +92,19 @@ parallel("the rights of deploy/ are enough to sweep what a killed command-line r
   for (const isLeaseThere of [true, false]) {
     const kind = new TestKind(isLeaseThere ? "expired" : "deleted");
     await cluster.createStale(kind, SLOW_RUN_OBJECTS);
-    const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", ...SLOW_FLAGS, kind.name]);
+    const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--unsafe-settle", ...SLOW_FLAGS, kind.name]);
     await untilRewriting(cluster, kind);
     t.match(await sweep(shipped, kind), [], "a run that lives is left alone");
     t.ok(await isFrozen(kind));
     run.signal("SIGKILL");
     await run.ended;
-    const lease = { namespace: "kube-system", name: leaseNameOf(kind.name) };
+    const lease = { namespace: "kube-system", name: leaseName(kind.name) };
     if (!isLeaseThere) await api.delete(LEASES, lease);
     t.same(await sweep(shipped, kind), ["Lifted the freeze that a dead run left behind"]);
     t.notOk(await isFrozen(kind));
-    t.equal(await api.find(POLICIES, policyGuardOf(kind.name)), undefined);
-    t.equal(await api.find(POLICY_BINDINGS, policyGuardOf(kind.name)), undefined);
+    const policy = { name: policyName(kind.name) };
+    t.equal(await api.find(POLICIES, policy), undefined);
+    t.equal(await api.find(POLICY_BINDINGS, policy), undefined);
     // Its checkpoint, for the next run.
     await api.delete(LEASES, lease);
     await assertNoTraces(t, cluster, kind);

@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { connect } from "node:tls";
 import type { Test } from "tap";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
 import type { Cluster } from "./cluster.ts";
 

@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from "node:net";
 import { join } from "node:path";
 import type { Test } from "tap";
 import { Agent, request } from "undici";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../certs/self-signed.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 
 /** Which of the API servers answers a request: by its number on its connection and by its path. */

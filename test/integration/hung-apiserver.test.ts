@@ -38,7 +38,7 @@ async function assertUntouched(t: Test, kind: TestKind): Promise<void> {
 await t.test("a hung API server is waited for without a freeze, and named; then the run goes on", async (t) => {
   const kind = await changeWhileHung("hung");
   let output = "";
-  const flags = [...EACH, "--convergence-timeout", "300s", "--proof-timeout", "300s"];
+  const flags = [...EACH];
   const ended = cluster.migrate([kind.name, ...flags], { onStdout: (text) => (output += text) });
   await eventually(async () => output.includes(`waiting for ${second.url}`), "the run waits, and names it");
   t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten");
@@ -53,7 +53,7 @@ await t.test("a hung API server is waited for without a freeze, and named; then 
 await t.test("one that does not come back ends the run with its name", async (t) => {
   const kind = await changeWhileHung("gone");
   t.teardown(() => second.resume());
-  const run = await cluster.migrate([kind.name, ...EACH, "--convergence-timeout", "3s", "--proof-timeout", "3s"]);
+  const run = await cluster.migrate([kind.name, ...EACH]);
   t.equal(run.code, 1);
   t.match(run.stderr, second.url);
   await assertUntouched(t, kind);

@@ -5,7 +5,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import type { StorageState, StorageVersionMigration } from "../../src/api/migration.ts";
 import { CERTIFICATE_SECRET } from "../../src/api/names.ts";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { hasFreezeAnnotation } from "./frozen.ts";
 import type { KubeObject } from "../../src/old/kube/client.ts";
 import { listedVersions, resourcesOf } from "../../src/old/kube/discovery.ts";
 import { CRDS, MIGRATIONS, SECRETS, STORAGE_STATES } from "../../src/old/kube/resources.ts";

@@ -32,7 +32,7 @@ await t.test(
     await cluster.setVersions(kind, { storage: "v1alpha1" });
     await cluster.setVersions(kind, { storage: "v1" });
     let output = "";
-    const flags = ["--apiserver-endpoints", ENDPOINTS, "--convergence-timeout", "60s"];
+    const flags = ["--apiserver-endpoints", ENDPOINTS];
     const ended = cluster.migrate([kind.name, ...flags], { onStdout: (text) => (output += text) });
     t.ok(await showsV1(), "its discovery knows no better");
     await eventually(async () => output.includes("its watch of CRDs is at resourceVersion"), "the run waits", 60_000);

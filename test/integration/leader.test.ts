@@ -2,7 +2,7 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
-import { freezeOwnerOf } from "../../src/api/owner.ts";
+import { freezeOwnerOf } from "./frozen.ts";
 import type { KubeObject } from "../../src/old/kube/client.ts";
 import { LEASES } from "../../src/old/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
@@ -19,7 +19,7 @@ const service = await WebhookService.start(t);
 
 /** At 8 a second: the other one is in the midst of the many when the paused leader goes on, and done with the few. */
 const [MANY, FEW] = [80, 30];
-const FLAGS = ["--concurrent-migrations=2", "--max-qps=8", "--page-size=10"];
+const FLAGS = ["--concurrent-migrations=2", "--max-qps=8"];
 
 async function holder(): Promise<string | undefined> {
   const ref = { namespace: SYSTEM_NAMESPACE, name: CONTROLLER_LEASE };
@@ -49,7 +49,7 @@ async function assertDone(t: Test, { kind, count, migration }: Work): Promise<vo
 
 /** Everything that a leader writes about a migration, as it is now. */
 async function footprint({ kind, migration }: Work) {
-  const leases = await api.list<KubeObject>(LEASES, { namespace: "kube-system" });
+  const leases = await api.list<KubeObject>(LEASES, { namespace: SYSTEM_NAMESPACE });
   const stored = await controlPlane.stored.storedObjects(GROUP, kind.plural);
   return {
     crd: (await cluster.crd(kind)).metadata.resourceVersion,

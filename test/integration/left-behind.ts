@@ -1,11 +1,5 @@
-import {
-  CRD_FIELD_MANAGER,
-  MIGRATING_ANNOTATION,
-  OWNER_ANNOTATION,
-  STORAGE_MIGRATING_CONDITION,
-} from "../../src/api/names.ts";
-import { formatOwner } from "../../src/api/owner.ts";
-import { freezePolicyOf } from "../../src/old/freeze/freeze-policy.ts";
+import { policyName } from "../../src/freeze/freeze.ts";
+import { CRD_FIELD_MANAGER, MIGRATING, OWNER, policySpec, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";
@@ -18,19 +12,22 @@ export async function leaveFreeze(
   kind: TestKind,
   lease = "kube-system/ksvm-migrate.dead",
 ): Promise<void> {
-  const owner = formatOwner({ lease, identity: "host_dead", since: SINCE });
-  const annotations = { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: owner };
+  const owner = JSON.stringify({ lease, identity: "host_dead", since: SINCE });
+  const annotations = { [MIGRATING]: "true", [OWNER]: owner };
   const patch = { type: MERGE_PATCH, body: { metadata: { annotations } } };
   await api.patch(CRDS, kind, patch, { fieldManager: CRD_FIELD_MANAGER });
-  const { policy, binding } = freezePolicyOf(kind.name, { annotations: { [OWNER_ANNOTATION]: owner } });
-  await api.create(POLICIES, { ...policy });
-  await api.create(POLICY_BINDINGS, { ...binding });
+  const metadata = { name: policyName(kind.name), annotations: { [OWNER]: owner } };
+  const apiVersion = "admissionregistration.k8s.io/v1";
+  const policy = { apiVersion, kind: "ValidatingAdmissionPolicy", metadata, spec: policySpec(kind.name) };
+  const spec = { policyName: metadata.name, validationActions: ["Deny"] };
+  await api.create(POLICIES, policy);
+  await api.create(POLICY_BINDINGS, { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec });
 }
 
 /** The condition that Kubernetes' own migrator sets, without a migration of it. */
 export async function leaveStorageMigrating(cluster: Cluster, kind: TestKind): Promise<void> {
   const condition = {
-    type: STORAGE_MIGRATING_CONDITION,
+    type: STORAGE_MIGRATING,
     status: "True",
     reason: "StorageMigrating",
     message: "",

@@ -1,10 +1,9 @@
 import t from "tap";
 import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
-import { noOpWrite } from "../../src/old/migrator/rewrite/no-op-write.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
-import { TestKind } from "./crd-fixture.ts";
+import { GROUP, TestKind } from "./crd-fixture.ts";
 import { parallel } from "./parallel.ts";
 
 const cluster = await Cluster.start(t);
@@ -79,10 +78,10 @@ parallel(
     await cluster.createCrd(kind, { storage: "v1" });
     await cluster.createObjects(kind.resource("v1"), kind.objects(1, "v1"));
     await forgetManagers(kind.resource("v1"), "w0");
-    const { metadata } = await api.get<WholeObject>(kind.resource("v1"), { name: "w0", namespace: "default" });
-    const options = { patchType: APPLY_PATCH, signal: AbortSignal.timeout(60_000) };
-    await noOpWrite(api.transport, { ...kind.resource("v1"), kind: kind.kind }, metadata, options);
-    const written = await api.get<WholeObject>(kind.resource("v1"), { name: "w0", namespace: "default" });
+    const ref = { name: "w0", namespace: "default" };
+    const body = { apiVersion: `${GROUP}/v1`, kind: kind.kind, metadata: ref };
+    await api.patch(kind.resource("v1"), ref, { type: APPLY_PATCH, body }, { fieldManager: "ksvm" });
+    const written = await api.get<WholeObject>(kind.resource("v1"), ref);
     t.match(written.metadata.managedFields, [{ manager: "before-first-apply" }]);
   },
 );

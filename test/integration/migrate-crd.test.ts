@@ -1,13 +1,7 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { systemClock } from "../../src/clock.ts";
-import { ApiClient } from "../../src/old/kube/client.ts";
 import { ApiError } from "../../src/old/kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
-import type { CrdMonitor } from "../../src/old/migrator/crd-monitor.ts";
-import { type Pruned, pruneStoredVersions } from "../../src/old/migrator/prune.ts";
-import { Retrier } from "../../src/old/retry/retrier.ts";
-import type { RunContext } from "../../src/old/migrator/run-context.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
@@ -18,13 +12,6 @@ const V1_ALONE = { type: MERGE_PATCH, body: { spec: { versions: versionsOf({ sto
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-
-/** Patches status through the main resource, as a careless client does: the API server says 200 and drops it. */
-class MainResourceClient extends ApiClient {
-  override patch<T>(...[resource, ref, patch, { fieldManager = "" } = {}]: Parameters<ApiClient["patch"]>): Promise<T> {
-    return super.patch<T>(resource, ref, patch, { fieldManager });
-  }
-}
 
 parallel("migrate takes a CRD through its life, T1 to T4", async (t) => {
   const kind = new TestKind("life");
@@ -40,7 +27,7 @@ parallel("migrate takes a CRD through its life, T1 to T4", async (t) => {
   );
 
   // T3: the migration.
-  const run = await cluster.migrate([kind.name, "--page-size", "50"]);
+  const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 0, run.stderr);
   t.match(run.stdout, /migrated in .*: 120 rewritten; storedVersions is \[v1\]/);
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
@@ -72,31 +59,6 @@ parallel("F5: pruning by hand without a migration makes objects unreadable: what
       (error: unknown) => error instanceof ApiError && error.status === 500,
     );
   await eventually(isLost, "the object cannot be read any more");
-});
-
-const nothing = (): Promise<void> => Promise.resolve();
-
-parallel("F23: a prune that the API server answers with 200 and ignores does not count", async (t) => {
-  const kind = new TestKind("ignored");
-  await cluster.createStale(kind, 0);
-  const { metadata } = await cluster.crd(kind);
-  const versions = { storageVersion: "v1", requestVersion: "v1" };
-  const expected = { name: kind.name, uid: metadata.uid, ...versions, conversion: { strategy: "None" }, owner: "" };
-  const retrier = new Retrier({ clock: systemClock, random: Math.random });
-  const { signal } = new AbortController();
-  const prune = (client: ApiClient): Promise<Pruned> => {
-    // Of a run it needs no more; whether it may is not the subject here.
-    const context = { client, retrier, signal } as RunContext;
-    const monitor = { verifyUpTo: () => Promise.resolve() } as unknown as CrdMonitor;
-    return pruneStoredVersions(context, { expected, monitor, proveAgain: nothing, renewLease: nothing });
-  };
-  await t.rejects(prune(new MainResourceClient(api.transport)), {
-    code: "PruneFailed",
-    message: /it reads back as \[v1alpha1,v1\] instead of \[v1\]/,
-  });
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  const crd = `${metadata.uid}/${metadata.generation ?? ""}`;
-  t.same(await prune(api), { storedVersions: ["v1"], crd, clearsDoubt: false });
 });
 
 for (const scope of ["Namespaced", "Cluster"] as const) {
@@ -193,13 +155,29 @@ parallel("migrate --dry-run tries every object and changes nothing", async (t) =
   const before = await cluster.crd(kind);
   const run = await cluster.migrate([kind.name, "--dry-run"]);
   t.equal(run.code, 0, run.stderr);
-  t.match(
-    run.stdout,
-    /dry run: 4 objects would be accepted; managedFields of 4 objects would be converted; nothing was changed/,
-  );
+  t.match(run.stdout, /dry run: 4 objects would be accepted; nothing was changed/);
   t.same(await cluster.storedAs(kind), { v1alpha1: 4 });
   t.equal((await cluster.crd(kind)).metadata.resourceVersion, before.metadata.resourceVersion);
   await assertNoTraces(t, cluster, kind);
+});
+
+parallel("several CRDs share one wait, and each ends by itself with its own line", async (t) => {
+  const [kind, other, refused] = [new TestKind("shared"), new TestKind("shared"), new TestKind("shared")];
+  await Promise.all([kind, other, refused].map((one) => cluster.createStale(one, 3)));
+  await cluster.setVersions(refused, { storage: "v1", unserved: ["v1", "v1alpha1"] });
+  const names = [kind, refused, other].map(({ name }) => name);
+  const { code, stderr, stdout } = await cluster.ksvm(["migrate", ...names, "--settle", "3s", "--unsafe-settle"]);
+  t.equal(code, 1, "the worst of all");
+  t.match(stderr, /^warning: --settle 3s is shorter than 90s: data is lost/m);
+  t.match(stderr, new RegExp(`^error: Cannot migrate "${refused.name}": the CRD serves no version`, "m"));
+  t.equal(stdout.match(/: waiting 3s: /g)?.length, 1, "one wait");
+  for (const { name } of [kind, other]) t.match(stdout, new RegExp(`^${name}: migrated in .*: 3 rewritten; `, "m"));
+  t.match(stdout, new RegExp(`^3 resources: 2 done, 1 failed \\(${refused.name}\\)$`, "m"));
+  for (const one of [kind, other]) {
+    t.same(await cluster.storedAs(one), { v1: 3 });
+    await assertNoTraces(t, cluster, one);
+  }
+  t.same(await cluster.storedAs(refused), { v1alpha1: 3 });
 });
 
 alone("Clean is success: --all-stale finds the CRDs whose storedVersions is not the storage version", async (t) => {

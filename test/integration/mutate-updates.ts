@@ -30,36 +30,3 @@ export async function mutateUpdates({ api }: Cluster, { plural }: TestKind, name
     { ...base, kind: "MutatingAdmissionPolicyBinding", spec: { policyName: plural } },
   );
 }
-
-/**
- * The same for ConfigMaps: an entry is added to the labels or annotations of some, whenever they are updated.
- * @param changes what is changed of which object
- */
-export async function mutateMetadata(
-  { api }: Cluster,
-  changes: Readonly<Record<string, "labels" | "annotations">>,
-): Promise<void> {
-  const base = { apiVersion: `${ADMISSION.group}/${ADMISSION.version}` };
-  for (const [name, field] of Object.entries(changes)) {
-    const patch = `[JSONPatch{op: "add", path: "/metadata/${field}/owner", value: "platform"}]`;
-    const rule = { apiGroups: [""], apiVersions: ["*"], resources: ["configmaps"], operations: ["UPDATE"] };
-    await api.create(
-      { ...ADMISSION, resource: "mutatingadmissionpolicies" },
-      {
-        ...base,
-        kind: "MutatingAdmissionPolicy",
-        metadata: { name },
-        spec: {
-          matchConstraints: { resourceRules: [rule] },
-          matchConditions: [{ name: "named", expression: `object.metadata.name == "${name}"` }],
-          mutations: [{ patchType: "JSONPatch", jsonPatch: { expression: patch } }],
-          reinvocationPolicy: "Never",
-        },
-      },
-    );
-    await api.create(
-      { ...ADMISSION, resource: "mutatingadmissionpolicybindings" },
-      { ...base, kind: "MutatingAdmissionPolicyBinding", metadata: { name }, spec: { policyName: name } },
-    );
-  }
-}

@@ -1,10 +1,8 @@
 // What deploy/components/deny-unproven-prunes does on an API server: prunes by other tools are denied, or put back (docs/guard.md).
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { ApiClient, type NewObject } from "../../src/old/kube/client.ts";
-import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
+import type { ApiClient, NewObject } from "../../src/old/kube/client.ts";
 import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
-import { Transport } from "../../src/old/kube/transport.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { applyAll, overlayOf, startAsServiceAccount } from "./installation.ts";
@@ -12,7 +10,6 @@ import { render } from "./kubectl.ts";
 
 const cluster = await Cluster.start(t);
 const inTree = await clientOfInTree();
-t.teardown(() => inTree.transport.close());
 
 /** Acts under the ServiceAccount of Kubernetes' own migrator, which may do everything here. */
 async function clientOfInTree(): Promise<ApiClient> {
@@ -28,9 +25,7 @@ async function clientOfInTree(): Promise<ApiClient> {
       subjects: [{ kind: "ServiceAccount", name, namespace }],
     },
   ]);
-  return new ApiClient(
-    new Transport(loadKubeConfig({ kubeconfig: await startAsServiceAccount(cluster, name, 0, namespace) })),
-  );
+  return cluster.clientBy(await startAsServiceAccount(cluster, name, 0, namespace));
 }
 
 /** What cluster-api, cmctl and Kubernetes' own migrator send: the status with the storage version alone. */

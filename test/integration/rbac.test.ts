@@ -5,8 +5,6 @@ import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS } from "../../src/old/kube/resources.ts";
-import { ApiClient } from "../../src/old/kube/client.ts";
-import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
@@ -16,12 +14,11 @@ import { applyAll, NAMESPACE, overlayOf, startAsServiceAccount } from "./install
 import { render } from "./kubectl.ts";
 import { V1 } from "./lost-objects.ts";
 import { alone, parallel } from "./parallel.ts";
-import { PatientTransport } from "./patient-transport.ts";
 import { accountFor } from "./rbac-account.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-const REFUSAL = /forbidden|may not (get|list|watch|create|patch|delete)|sampled|warning/i;
+const REFUSAL = /forbidden|may not (get|list|watch|create|patch|delete)|sampled|warning: (?!--settle)/i;
 
 async function assertMigrated(t: Test, kind: TestKind, args: readonly string[]): Promise<void> {
   const run = await cluster.migrate([kind.name, ...args]);
@@ -74,8 +71,7 @@ parallel(
     const [kind, fresh, other] = [new TestKind("kept"), new TestKind("never"), new TestKind("beyond")];
     await Promise.all([kind, other].map((one) => cluster.createStale(one, 3)));
     const kubeconfig = await accountFor(cluster, "checker", [kind.name, fresh.name, "--for", "check"]);
-    const user = new ApiClient(new PatientTransport(loadKubeConfig({ kubeconfig })));
-    t.teardown(() => user.transport.close());
+    const user = cluster.clientBy(kubeconfig);
     const apply = (one: TestKind, manifest: object, dryRun = false): Promise<string> =>
       user
         .patch(CRDS, one, { type: APPLY_PATCH, body: manifest }, { fieldManager: "ci", force: true, dryRun })

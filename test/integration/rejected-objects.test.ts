@@ -4,13 +4,11 @@ import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
 import type { ObjectRef } from "../../src/old/kube/client.ts";
 import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
-import type { Counts } from "../../src/old/migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../../src/old/migrator/result.ts";
 import { isAtLeast, unlessAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
-import { mutateMetadata, mutateUpdates } from "./mutate-updates.ts";
+import { mutateUpdates } from "./mutate-updates.ts";
 import { parallel } from "./parallel.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
 
@@ -28,16 +26,13 @@ parallel(
     const tried = await cluster.migrate([kind.name, "--dry-run"]);
     t.equal(tried.code, 3);
     t.match(tried.stderr, /default\/w3: .*this one stays as it is/, "the dry-run names it beforehand");
-    t.match(
-      tried.stdout,
-      /: dry run: 9 objects would be accepted, 1 rejected; managedFields of 9 objects would be converted; nothing was changed\n$/,
-    );
+    t.match(tried.stdout, /: dry run: 9 objects would be accepted, 1 rejected; nothing was changed\n$/);
     t.notMatch(tried.stdout, /rewritten|pruned/, "a dry-run claims nothing that it did not do");
     t.same(await cluster.storedAs(kind), { v1alpha1: 10 });
 
     const run = await cluster.migrate([kind.name]);
     t.equal(run.code, 3);
-    t.match(run.stdout, /incomplete after .*: 9 rewritten, 1 failed; nothing was pruned/);
+    t.match(run.stdout, /incomplete after .*: 9 rewritten, 1 failed; storedVersions is \[v1alpha1,v1\]/);
     t.match(run.stderr, /default\/w3: .*this one stays as it is/);
     t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 9 });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
@@ -47,7 +42,7 @@ parallel(
     await eventually(async () => (await cluster.migrate([kind.name, "--dry-run"])).code === 0, "the rule is gone");
     const again = await cluster.migrate([kind.name]);
     t.equal(again.code, 0, again.stderr);
-    t.match(again.stdout, /: 1 rewritten, 9 written since an earlier attempt began/);
+    t.match(again.stdout, /: 1 rewritten, 9 written since the run began; storedVersions is \[v1\]/);
     t.same(await cluster.storedAs(kind), { v1: 10 });
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
     await assertNoTraces(t, cluster, kind);
@@ -111,7 +106,6 @@ parallel("an object whose field has another type by now is named, and keeps its 
   const run = await cluster.migrate([kind.name]);
   t.equal(run.code, 3);
   t.match(run.stderr, /default\/w1: failed to create typed live object .*\.spec\.size: expected string/);
-  t.notMatch(run.stdout, /retrying .*failed to create typed/, "waiting does not change it");
   t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 2 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
   t.strictSame(await api.get<PartialObjectMetadata>(resource, broken), before);
@@ -122,7 +116,7 @@ parallel("an object whose field has another type by now is named, and keeps its 
 });
 
 parallel(
-  "Objects that another owner's mutating admission changes during the rewrite are counted and named, and none other changes",
+  "Objects that another owner's mutating admission changes during the rewrite are counted, and none other changes",
   async (t) => {
     const kind = new TestKind("mutated");
     await cluster.createStale(kind, 10);
@@ -133,27 +127,20 @@ parallel(
     const names = kind.objects(10, "v1").map(({ metadata }) => metadata.name ?? "");
     const before = await Promise.all(names.map(read));
     await mutateUpdates(cluster, kind, ["w2", "w5"]);
-    const named = [2, 5].map((index) => ({ namespace: "default", name: `w${index}` }));
-
     // The dry-run warns of it, and shows when the rule is in force.
     let tried: Reported | undefined;
     await eventually(async () => {
       const run = await cluster.migrate([kind.name, "--dry-run", "-o", "json"]);
       tried = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as Reported;
       // It may come into force in the middle of a run.
-      return tried.counts.changed === named.length;
+      return tried.counts.changed === 2;
     }, "the rule is in force");
     t.match(tried, { type: "result", outcome: "dry-run", counts: { done: 10, changed: 2 } });
-    t.strictSame(tried?.changedObjects.toSorted(byName), named);
     t.strictSame(await Promise.all(names.map(read)), before, "a dry-run changes nothing");
 
-    const run = await cluster.migrate([kind.name, "--managed-fields=keep"]);
+    const run = await cluster.migrate([kind.name]);
     t.equal(run.code, 0, run.stderr);
     t.match(run.stdout, /: 10 rewritten \(2 of them changed beyond their encoding\); storedVersions is \[v1\]/);
-    t.match(
-      run.stderr,
-      /^objects changed beyond their encoding, by admission webhooks or policies, [^\n]+:\n( {2}default\/w[25]\n){2}$/,
-    );
     t.same(await cluster.storedAs(kind), { v1: 10 });
     const expected = before.map(({ metadata, spec }, index) =>
       index === 2 || index === 5
@@ -162,37 +149,6 @@ parallel(
     );
     t.strictSame(await Promise.all(names.map(read)), expected, "the generation moved exactly where admission wrote");
     await assertNoTraces(t, cluster, kind);
-  },
-  unlessAtLeast(36, "MutatingAdmissionPolicy v1"),
-);
-
-parallel(
-  "Objects of a kind without a generation whose labels or annotations admission changes are counted and named",
-  async (t) => {
-    const configMaps = { group: "", version: "v1", resource: "configmaps" };
-    const names = ["plain0", "labelled1", "noted2", "plain3"];
-    for (const name of names) {
-      const metadata = { name, namespace: "default", labels: { a: "b" }, annotations: { a: "b" } };
-      await api.create(configMaps, { apiVersion: "v1", kind: "ConfigMap", metadata, data: { a: "1" } });
-    }
-    const before = await api.get<PartialObjectMetadata>(configMaps, { name: "plain0", namespace: "default" });
-    t.equal(before.metadata.generation, undefined);
-    await mutateMetadata(cluster, { labelled1: "labels", noted2: "annotations" });
-    const named = names.slice(1, 3).map((name) => ({ namespace: "default", name }));
-
-    let tried: Reported | undefined;
-    await eventually(async () => {
-      const run = await cluster.migrate(["configmaps", "--dry-run", "-o", "json"]);
-      tried = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as Reported;
-      return tried.counts.changed === named.length;
-    }, "the rule is in force");
-    t.strictSame(tried?.changedObjects.toSorted(byName), named);
-
-    const run = await cluster.migrate(["configmaps", "-o", "json"]);
-    t.equal(run.code, 0, run.stderr);
-    const result = JSON.parse(run.stdout.trim().split("\n").at(-1) ?? "") as Reported;
-    t.match(result.counts, { migrated: 2, changed: 2 });
-    t.strictSame(result.changedObjects.toSorted(byName), named);
   },
   unlessAtLeast(36, "MutatingAdmissionPolicy v1"),
 );
@@ -208,8 +164,7 @@ interface Mutable {
 }
 
 /** The last line of `ksvm migrate -o json`. */
-type Reported = { readonly type: "result"; readonly counts: Counts } & MigrationResult;
-
-function byName(a: { readonly name: string }, b: { readonly name: string }): number {
-  return a.name.localeCompare(b.name);
+interface Reported {
+  readonly type: "result";
+  readonly counts: { readonly changed: number };
 }

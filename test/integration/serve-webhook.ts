@@ -1,7 +1,7 @@
 import https from "node:https";
 import type { AddressInfo } from "node:net";
 import type { Test } from "tap";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../certs/self-signed.ts";
 
 interface ConversionReview {
   readonly request: {

@@ -5,8 +5,8 @@ import type { CrdShape, TestKind } from "./crd-fixture.ts";
 /** How many objects a slow run has to rewrite. */
 export const SLOW_RUN_OBJECTS = 100;
 
-/** Flags that spread those objects over some four seconds and ten pages. */
-export const SLOW_FLAGS = ["--max-qps", "25", "--page-size", "10"] as const;
+/** Flags that spread those objects over some four seconds. */
+export const SLOW_FLAGS = ["--max-qps", "25"] as const;
 
 /**
  * Starts a run of several seconds on a stale CRD and waits until its freeze is proven and it rewrites objects.
@@ -29,7 +29,7 @@ export async function startSlowRun(
 }
 
 /** Flags that spread those objects over some 25 seconds: for a run that is interrupted, however late the test sees it at work. */
-export const INTERRUPTED_FLAGS = ["--max-qps", "4", "--page-size", "10"] as const;
+export const INTERRUPTED_FLAGS = ["--max-qps", "4"] as const;
 
 /**
  * A run begins with half a dozen proofs, each of which a machine that is busy with others slows down. A minute was not

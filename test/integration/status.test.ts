@@ -2,8 +2,8 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 import { CRDS, LEASES, MERGE_PATCH, MIGRATIONS } from "../../src/old/kube/resources.ts";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
@@ -49,19 +49,17 @@ parallel("status shows a run from a laptop, that it was interrupted, and that it
   const ctrlC = new AbortController();
   const ended = cluster.migrate([...INTERRUPTED_FLAGS, kind.name], { signal: ctrlC.signal });
   await untilRewriting(cluster, kind, { ended });
-  await eventually(async () => ((await runOf())?.checkpoint ?? 0) > 0, "the checkpoint shows");
-  const alive = await runOf();
-  t.match(alive, { state: "alive", holder: /./, lease: `kube-system/ksvm-migrate.${kind.name}`, renewed: /^20/ });
-  t.equal(alive?.objects, SLOW_RUN_OBJECTS);
-  t.ok((alive?.checkpoint ?? 0) <= ((await cluster.storedAs(kind))["v1"] ?? 0), "no more than what etcd has in v1");
-  t.match((await cluster.ksvm(["status", kind.name])).stdout, /Running, last sign of life \d+s ago +\d+\/100 /);
+  const lease = `kube-system/ksvm-migrate.${kind.name}`;
+  t.match(await runOf(), { state: "alive", holder: /./, lease, renewed: /^20/ });
+  t.match((await cluster.ksvm(["status", kind.name])).stdout, /Running, last sign of life \d+s ago /);
   const frozen = (await statusOf()).freezes.find(({ crd }) => crd === kind.name);
-  t.match(frozen, { owner: /./, lease: `kube-system/ksvm-migrate.${kind.name}`, since: /^20.*Z$/ });
+  t.match(frozen, { owner: /./, lease, since: /^20.*Z$/ });
   ctrlC.abort(new Interruption("SIGINT"));
   t.equal((await ended).code, 130);
   t.match(await runOf(), { state: "released", holder: undefined });
 
-  const killed = cluster.spawnKsvm(t, ["migrate", "--settle", "10m", kind.name]);
+  const args = ["migrate", "--settle", "50ms", "--unsafe-settle", ...INTERRUPTED_FLAGS, kind.name];
+  const killed = cluster.spawnKsvm(t, args);
   await eventually(async () => (await runOf())?.state === "alive", "the next run took its Lease");
   await killed.kill();
   await eventually(async () => (await runOf())?.state === "silent", "the killed run gives no sign of life");
@@ -128,7 +126,7 @@ parallel(
   async (t) => {
     const [foreign, left, inTree] = [new TestKind("foreign"), new TestKind("left"), new TestKind("intree")];
     await Promise.all([foreign, left, inTree].map((kind) => cluster.createCrd(kind, { storage: "v1" })));
-    const annotations = { [MIGRATING_ANNOTATION]: "" };
+    const annotations = { [MIGRATING]: "" };
     await api.patch(CRDS, foreign, { type: MERGE_PATCH, body: { metadata: { annotations } } });
     await leaveFreeze(cluster, left);
     await leaveStorageMigrating(cluster, inTree);
@@ -150,7 +148,7 @@ parallel(
       return end.code === 0;
     }, "the role is in force");
     t.match(stdout, /^controller: unknown: this user may not list Leases in namespace kube-storage-migration\n/);
-    t.match(stdout, /\nnot known: runs without a migration object: this user may not list Leases in kube-system/);
+    t.match(stdout, /\nnot known: runs: this user may not list Leases in kube-system/);
     t.match(stdout, /not known: migrations of Kubernetes' own migrator/);
     t.match(stdout, new RegExp(`\n${left.name} +host_dead `));
   },

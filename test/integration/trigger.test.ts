@@ -12,7 +12,6 @@ import {
   FORCE_ANNOTATION,
   HASH_ANNOTATION,
   PRIORITY_ANNOTATION,
-  STORED_VERSIONS_ANNOTATION,
   TRIGGER_ANNOTATION,
 } from "../../src/api/names.ts";
 import { API_SERVICES, CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
@@ -171,10 +170,7 @@ parallel(
     await assertUnfrozen(t, cluster, kind);
     const [created, ...others] = await migrationsOf(cluster, kind.name);
     t.same(others, [], "the one before it is gone");
-    t.match(created?.metadata.annotations, {
-      [HASH_ANNOTATION]: hashOf(kind, "v1"),
-      [STORED_VERSIONS_ANNOTATION]: "v1alpha1,v1",
-    });
+    t.match(created?.metadata.annotations, { [HASH_ANNOTATION]: hashOf(kind, "v1") });
     const before = await uidsOf(kind.name);
     const ofUser = await createMigration(cluster, kind);
     await untilState(cluster, ofUser, ["Succeeded"]);

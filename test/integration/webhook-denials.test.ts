@@ -47,18 +47,6 @@ for (const [code, reason, hasDetails] of [
   });
 }
 
-parallel("an object that a webhook denies once is rewritten at the end of the run", async (t) => {
-  const kind = new TestKind("hiccup");
-  await cluster.createStale(kind, OBJECTS);
-  let denials = 0;
-  const decide = (name: string, isDryRun: boolean): Verdict =>
-    !isDryRun && name === "w7" && denials++ === 0 ? denial(kind, 404, "NotFound", true) : { allowed: true };
-  await objectWebhook(t, cluster, kind, { decide });
-  const run = await cluster.migrate([kind.name]);
-  t.equal(run.code, 0, run.stderr);
-  t.same(await cluster.storedAs(kind), { v1: OBJECTS });
-});
-
 parallel("an object that the API server answers 500 for is named, and the others are rewritten", async (t) => {
   const kind = new TestKind("fault");
   await cluster.createStale(kind, OBJECTS);

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { MIGRATING, OWNER, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -45,7 +45,7 @@ function change(kind: TestKind, body: object, subresource?: "status"): Promise<u
 }
 
 const TO_V1ALPHA1 = { spec: { versions: versionsOf({ storage: "v1alpha1" }) } };
-const LIFT = { metadata: { annotations: { [MIGRATING_ANNOTATION]: null } } };
+const LIFT = { metadata: { annotations: { [MIGRATING]: null } } };
 
 const first = await start();
 
@@ -57,17 +57,11 @@ await t.test("a storage change of a frozen CRD is denied, alone or together with
 });
 
 await t.test("a user who lifts the freeze of an unfinished migration is warned, and not kept from it", async (t) => {
-  const freeze = await kubectl([
-    "annotate",
-    "crd",
-    stale.name,
-    `${MIGRATING_ANNOTATION}=true`,
-    `${OWNER_ANNOTATION}={}`,
-  ]);
+  const freeze = await kubectl(["annotate", "crd", stale.name, `${MIGRATING}=true`, `${OWNER}={}`]);
   t.equal(freeze.code, 0, freeze.stderr);
-  const lift = () => kubectl(["annotate", "--dry-run=server", "crd", stale.name, `${MIGRATING_ANNOTATION}-`]);
+  const lift = () => kubectl(["annotate", "--dry-run=server", "crd", stale.name, `${MIGRATING}-`]);
   await eventually(async () => (await lift()).stderr.includes(`ksvm status ${stale.name}`), "kubectl shows a warning");
-  const lifted = await kubectl(["annotate", "crd", stale.name, `${MIGRATING_ANNOTATION}-`, `${OWNER_ANNOTATION}-`]);
+  const lifted = await kubectl(["annotate", "crd", stale.name, `${MIGRATING}-`, `${OWNER}-`]);
   t.equal(lifted.code, 0, lifted.stderr);
 });
 
@@ -106,7 +100,7 @@ await t.test("with every replica stopped, all works but a storage change of a fr
     ["a version no longer served", { spec: { versions: [{ ...v1alpha1, served: false }, v1] } }],
     ["a schema", { spec: { versions: versionsOf({ storage: "v1", specSchema: { type: "object" } }) } }],
     ["names", { spec: { names: { shortNames: ["sm"] } } }],
-    ["the owner", { metadata: { annotations: { [OWNER_ANNOTATION]: "{}" } } }],
+    ["the owner", { metadata: { annotations: { [OWNER]: "{}" } } }],
   ];
   for (const [what, body] of edits) await t.resolves(change(small, body), what);
   await t.resolves(change(small, { status: { storedVersions: ["v1"] } }, "status"), "its status");
@@ -122,7 +116,7 @@ await t.test(
   "nothing is pruned while the caBundle is empty, and the same migration prunes once it is not",
   async (t) => {
     await emptyCaBundle();
-    const run = await cluster.migrate([stale.name, "--proof-timeout", "2s"]);
+    const run = await cluster.migrate([stale.name, "--max-idle", "2s"]);
     t.equal(run.code, 1, run.stdout);
     t.match(run.stderr, /\[FreezeNotProven\]/);
     t.same(storedVersionsOf(await cluster.crd(stale)), ["v1alpha1", "v1"]);

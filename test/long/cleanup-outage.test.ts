@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { SLOWLY, startController } from "../integration/controller.ts";
@@ -21,7 +21,7 @@ await t.test("a freeze that could not be lifted while the API server was down is
   await startController(t, cluster, { flags: [...SLOWLY, "--max-idle=2s"] });
   await createMigration(cluster, led);
   let isRunning = true;
-  const ended = cluster.migrate(["--standalone", "--guard", "policy", "--max-idle", "2s", ...SLOW_FLAGS, alone.name]);
+  const ended = cluster.migrate(["--standalone", "--max-idle", "2s", ...SLOW_FLAGS, alone.name]);
   void ended.then(() => (isRunning = false));
   await Promise.all([untilRewriting(cluster, led), untilRewriting(cluster, alone)]);
   const [apiserver] = cluster.controlPlane.apiservers;

@@ -24,7 +24,7 @@ await t.test(
     const snapshotEveryMs = IS_LONG ? 10_000 : 500;
     const scenario = await Scenario.start(t, cluster, "compacted", { seed, objects: OBJECTS, snapshotEveryMs });
     const startedAt = performance.now();
-    const end = await scenario.startKsvm(["--page-size", IS_LONG ? "500" : "250"], proxy.kubeconfig).ended;
+    const end = await scenario.startKsvm([], proxy.kubeconfig).ended;
     const seconds = (performance.now() - startedAt) / 1_000;
     t.equal(end.code, 0, end.stderr);
     t.ok(expired > 0, `continue tokens expired ${expired} times`);

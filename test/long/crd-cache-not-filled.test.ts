@@ -40,7 +40,7 @@ await t.test(
     t.same(await cluster.storedAs(kind), { v2alpha1: 6 }, "negative control: it stores objects in the old version");
 
     const endpoints = controlPlane.apiservers.map(({ url }) => url).join();
-    const run = await cluster.migrate([kind.name, "--apiserver-endpoints", endpoints, "--convergence-timeout", "10s"]);
+    const run = await cluster.migrate([kind.name, "--apiserver-endpoints", endpoints]);
     t.equal(run.code, 1, run.stdout);
     t.match(run.stderr, /did not follow within 10 s: its watch cache of CRDs is not filled/);
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v2alpha1", "v2"]);

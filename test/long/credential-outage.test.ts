@@ -3,7 +3,7 @@ import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { parallel } from "../integration/parallel.ts";
@@ -15,7 +15,7 @@ const SECRETS = "/api/v1/namespaces/default/secrets";
 
 /** How many objects, and how fast: an API server goes on believing a token for ten seconds after it was withdrawn. */
 const OBJECTS = 300;
-const FLAGS = ["--max-qps", "12", "--page-size", "20"];
+const FLAGS = ["--max-qps", "12"];
 
 /** Issues a token that is bound to a Secret, so that it can be withdrawn; fails while the file `broken` exists. */
 const PLUGIN = `

@@ -49,14 +49,11 @@ const FLAGS = [
   ...ONLY_CUSTOM,
   "--concurrent-migrations=3",
   "--trigger-interval=10s",
-  "--page-size=10",
   // A freeze of some seconds.
   "--max-qps=50",
   // Longer than a write that a busy machine holds up; the load of this test knows no slow webhook.
-  "--settle=4s",
-  "--proof-timeout=60s",
-  "--convergence-timeout=60s",
-];
+  "--settle=4s", "--unsafe-settle",
+  ];
 
 /** The storageVersionHash of each version, once discovery shows the one of the storage version as it is computed. */
 async function hashesOf(kind: TestKind): Promise<ReadonlyMap<string, string>> {

@@ -3,8 +3,7 @@ import t, { type Test } from "tap";
 import type { StoredObject } from "../control-plane/stored-value.ts";
 import { LEASES } from "../../src/old/kube/resources.ts";
 import type { Lease } from "../../src/api/lease.ts";
-import { leaseNameOf } from "../../src/old/lease/lease-acquire.ts";
-import { CHECKPOINT_ANNOTATION } from "../../src/old/lease/run-lease.ts";
+import { CHECKPOINT, leaseName } from "../../src/migrator/run-lease.ts";
 import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
@@ -25,11 +24,11 @@ const keys = ["key0"];
 const cluster = await Cluster.start(t, { apiservers: 2, encryptionConfig: encryptionConfig(keys) });
 const { api, controlPlane } = cluster;
 const urls = controlPlane.apiservers.map(({ url }) => url);
-const RUN = ["--force", "--settle", "1s", "--convergence-timeout", "60s", "--proof-timeout", "60s"];
+const RUN = ["--force", "--settle", "1s", "--unsafe-settle"];
 // The identity Leases tell of every restart, and void what a run rests on. Where API servers read a changed
 // EncryptionConfiguration without a restart nothing tells: so it is here, where the Leases are not looked at.
 const EACH = ["--apiserver-endpoints", urls.join(",")];
-const SLOWLY = ["--max-qps", "40", "--page-size", "20"];
+const SLOWLY = ["--max-qps", "20"];
 
 /** Restarts the API servers one after the other, as a rotation does, with others at work. */
 async function configure(inOrder: readonly string[]): Promise<void> {
@@ -82,9 +81,9 @@ class Hinderer {
 }
 
 async function hasCheckpoint({ name }: TestKind): Promise<boolean> {
-  const ref = { namespace: "kube-system", name: leaseNameOf(name) };
+  const ref = { namespace: "kube-system", name: leaseName(name) };
   const lease = await api.find<Lease>(LEASES, ref).catch(() => undefined);
-  return (lease?.metadata.annotations?.[CHECKPOINT_ANNOTATION] ?? "") !== "";
+  return (lease?.metadata.annotations?.[CHECKPOINT] ?? "") !== "";
 }
 
 /** What is stored, as an API server reads it, in the shape in which {@link Load} compares it. */

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { CONTROLLER_LEASE, type StorageVersionMigration, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
-import { freezeOwnerOf, hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { freezeOwnerOf, hasFreezeAnnotation } from "../integration/frozen.ts";
 import type { KubeObject } from "../../src/old/kube/client.ts";
 import { LEASES } from "../../src/old/kube/resources.ts";
 import { ChaosProxy } from "../chaos/chaos-proxy.ts";
@@ -41,11 +41,8 @@ const FEW = 40;
 const FLAGS = [
   "--concurrent-migrations=3",
   "--max-qps=12",
-  "--page-size=10",
   `--apiserver-endpoints=${first.url},${second.url}`,
-  "--proof-timeout=60s",
-  "--convergence-timeout=60s",
-];
+  ];
 
 /** One that follows, and talks to the second API server. */
 function startOther(t: Test): Promise<Controller> {

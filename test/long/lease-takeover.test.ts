@@ -1,10 +1,7 @@
 import t from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
-import { freezeOwnerOf } from "../../src/api/owner.ts";
-import { ApiClient } from "../../src/old/kube/client.ts";
-import { loadKubeConfig } from "../../src/old/kube/connect/config.ts";
+import { freezeOwnerOf } from "../integration/frozen.ts";
 import { CRDS } from "../../src/old/kube/resources.ts";
-import { Transport } from "../../src/old/kube/transport.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { errorCodeOf, type KsvmLine } from "../chaos/ksvm-process.ts";
 import { Scenario } from "../chaos/scenario.ts";
@@ -17,10 +14,9 @@ const [first, second] = controlPlane.apiservers;
 if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
 const OBJECTS = 200;
 const BOTH = `${first.url},${second.url}`;
-const FLAGS = ["--settle", "1s", "--proof-timeout", "60s", "--page-size", "20", "--apiserver-endpoints", BOTH];
+const FLAGS = ["--settle", "1s", "--unsafe-settle", "--apiserver-endpoints", BOTH];
 const viaSecond = controlPlane.kubeconfigFor("admin", 1);
-const api = new ApiClient(new Transport(loadKubeConfig({ kubeconfig: viaSecond })));
-t.teardown(() => api.transport.close());
+const api = cluster.clientBy(viaSecond);
 
 /** How many objects a run said it was through with, last. */
 function doneBy({ lines }: { readonly lines: readonly KsvmLine[] }): number {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
+import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import type { NewObject } from "../../src/old/kube/client.ts";
 import { CRDS, type Resource } from "../../src/old/kube/resources.ts";
 import { buildProgram } from "../processes/built-program.ts";

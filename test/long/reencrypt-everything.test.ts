@@ -11,7 +11,6 @@ import { EncryptedObjects } from "../integration/encrypted-objects.ts";
 import { withFewResources } from "../integration/few-resources.ts";
 import { NAMESPACE } from "../integration/installation.ts";
 import { accountFor } from "../integration/rbac-account.ts";
-import { renewLease } from "../integration/renewed-lease.ts";
 
 const OBJECTS = 3;
 const OLD = [IDENTITY, "key1"];
@@ -25,7 +24,6 @@ const G = "agg.example.org";
 const cluster = await Cluster.start(t, { overrides: [withFewResources(OLD, EVERYTHING)] });
 const { api, controlPlane } = cluster;
 const digest = createHash("sha256").update(withFewResources(NEW, EVERYTHING).encryptionConfig).digest("hex");
-await renewLease(t, cluster);
 await aggregate();
 
 /** Has another API server serve two resources of group {@link G}; the storageVersionHash is shown as by one that is built with k8s.io/apiserver. */
@@ -92,15 +90,18 @@ await t.test(
     let creating: Promise<EncryptedObjects> | undefined;
     // It works under exactly the roles that ksvm rbac prints for it.
     const account = ["--kubeconfig", await accountFor(cluster, "every-resource", ["--all"])];
-    const run = await cluster.ksvm(["reencrypt", "--all", "--settle", "2s", "--expect-config", digest, ...account], {
-      onStdout: (text) => {
-        if (!text.includes("waiting for")) return;
-        // Someone installs an operator, and only then the API server has the new configuration.
-        creating ??= EncryptedObjects.create(cluster, OBJECTS).finally(() =>
-          controlPlane.restartApiserver(0, withFewResources(NEW, EVERYTHING)),
-        );
+    const run = await cluster.ksvm(
+      ["reencrypt", "--all", "--settle", "2s", "--unsafe-settle", "--expect-config", digest, ...account],
+      {
+        onStdout: (text) => {
+          if (!text.includes("waiting ")) return;
+          // Someone installs an operator, and only then the API server has the new configuration.
+          creating ??= EncryptedObjects.create(cluster, OBJECTS).finally(() =>
+            controlPlane.restartApiserver(0, withFewResources(NEW, EVERYTHING)),
+          );
+        },
       },
-    });
+    );
     const created = await creating;
     t.equal(run.code, 0, run.stderr);
     t.match(run.stdout, `not among the resources as they were listed first: now ${created?.kind.name}`);
@@ -115,14 +116,14 @@ await t.test(
     t.ok(await created?.areReadable());
 
     const some = await accountFor(cluster, "some-resources", ["configmaps", objects.kind.name]);
-    const names = ["configmaps", objects.kind.name, "--settle", "10ms", "--kubeconfig", some];
+    const names = ["configmaps", objects.kind.name, "--settle", "10ms", "--unsafe-settle", "--kubeconfig", some];
     t.match(await cluster.ksvm(["reencrypt", ...names]), { code: 0, stdout: /re-encrypted 2 of 2 resources/ });
     t.match(await cluster.ksvm(["reencrypt", "secrets", "--kubeconfig", some]), { code: 1, stderr: /may not/ });
   },
 );
 
 await t.test("a resource that an aggregated API server stores is refused", async (t) => {
-  const { code, stderr } = await cluster.ksvm(["reencrypt", "--settle", "1s", `things.${G}`]);
+  const { code, stderr } = await cluster.ksvm(["reencrypt", "--settle", "1s", "--unsafe-settle", `things.${G}`]);
   t.equal(code, 1);
   t.match(
     stderr,

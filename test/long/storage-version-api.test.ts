@@ -1,8 +1,8 @@
 // API servers with the StorageVersion API, and one that is paused: what the trigger and a run wait for.
 import t from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
-import { hasFreezeAnnotation } from "../../src/api/owner.ts";
-import type { StorageVersion } from "../../src/old/apiservers/storage-version-facts.ts";
+import { hasFreezeAnnotation } from "../integration/frozen.ts";
+import type { StorageVersion } from "../../src/apiservers/agree.ts";
 import { MERGE_PATCH, STORAGE_VERSIONS } from "../../src/old/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { startController } from "../integration/controller.ts";
@@ -84,7 +84,7 @@ await t.test("a StorageVersion that changes during the run of a built-in resourc
   }));
   await cluster.createObjects({ group: "apps", version: "v1", resource: "deployments" }, objects);
   let output = "";
-  const args = ["--apiserver-endpoints", endpoints, "--standalone", "--max-qps", "8", "--page-size", "20"];
+  const args = ["--apiserver-endpoints", endpoints, "--standalone", "--max-qps", "8"];
   const ended = cluster.migrate([NAME, ...args], { onStdout: (text) => (output += text) });
   await eventually(async () => /\d\/30/.test(output), "the run is under way");
   const body = { metadata: { labels: { touched: "yes" } } };

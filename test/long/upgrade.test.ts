@@ -2,7 +2,7 @@
 import t from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { StorageState } from "../../src/api/migration.ts";
-import type { StorageVersion } from "../../src/old/apiservers/storage-version-facts.ts";
+import type { StorageVersion } from "../../src/apiservers/agree.ts";
 import type { KubeObject } from "../../src/old/kube/client.ts";
 import { MERGE_PATCH, type Resource, STORAGE_STATES, STORAGE_VERSIONS } from "../../src/old/kube/resources.ts";
 import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
@@ -23,7 +23,7 @@ const OLD: ApiserverOptions = { ...SERVED, emulatedVersion: "1.34" };
 const NEW: ApiserverOptions = { ...SERVED, emulatedVersion: "1.37" };
 /** At eight a second: long enough to restart an API server during the run. */
 const MANY = 60;
-const SLOWLY = ["--max-qps", "8", "--page-size", "20"];
+const SLOWLY = ["--max-qps", "8"];
 const BINDINGS = "mutatingadmissionpolicybindings.admissionregistration.k8s.io";
 /** All that the two versions store differently. */
 const CHANGED = [BINDINGS, "mutatingadmissionpolicies.admissionregistration.k8s.io"];
@@ -114,7 +114,7 @@ function start(args: readonly string[]) {
   const onStdout = (text: string): void => void (seen.output += text);
   return {
     seen,
-    ended: cluster.migrate([...args, ...BOTH, "--standalone", "--convergence-timeout", "10m"], { onStdout }),
+    ended: cluster.migrate([...args, ...BOTH, "--standalone"], { onStdout }),
   };
 }
 
@@ -227,7 +227,7 @@ async function reportOther(): Promise<() => Promise<unknown>> {
 
 await t.test("a built-in resource whose StorageVersion shows two encodings is not migrated", async (t) => {
   const takeBack = await reportOther();
-  const refused = await cluster.migrate([NAME, ...BOTH, "--standalone", "--convergence-timeout", "2s"]);
+  const refused = await cluster.migrate([NAME, ...BOTH, "--standalone"]);
   t.match(refused, { code: 1, stderr: /no commonEncodingVersion \[NotConverged\]/ });
   t.notMatch(refused.stdout, /rewritten/);
   await eventually(

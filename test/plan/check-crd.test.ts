@@ -117,7 +117,7 @@ const cases: readonly Case[] = [
       verdict: "needs-migration",
       apiServer: /must appear/,
       removedVersions: ["v1"],
-      estimate: { requests: 1_002, seconds: 80 },
+      estimate: { requests: 1_002, seconds: 105 },
       steps: [/ksvm migrate widgets\.example\.com$/, "apply this file"],
     },
   ],
@@ -155,7 +155,7 @@ const cases: readonly Case[] = [
       verdict: "two-steps",
       steps: [/with v1 kept in spec\.versions/, /migrate the objects to v2.*ksvm migrate/, "apply this file as it is"],
       notes: ["a dry run of the first step was accepted"],
-      estimate: { requests: 5, seconds: 76 },
+      estimate: { requests: 5, seconds: 101 },
     },
   ],
   [

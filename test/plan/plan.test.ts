@@ -2,13 +2,12 @@ import tap from "tap";
 
 import { type CustomResourceDefinition, storageVersionHashOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION, OWNER_ANNOTATION, STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
-import { formatOwner } from "../../src/api/owner.ts";
 import { prune } from "../../src/old/json/json-projection.ts";
 import { isSchemaDue, PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "../../src/plan/plan.ts";
 import { crdLacking } from "../api/crd-lacking.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
-const OURS = formatOwner({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
+const OURS = JSON.stringify({ lease: "kube-system/a", identity: "host_1", since: "2026-01-01T00:00:00.000Z" });
 const BY_OURS = { annotations: { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: OURS } };
 const BY_OTHERS = { annotations: { [MIGRATING_ANNOTATION]: "true" } };
 

@@ -21,6 +21,7 @@ export interface Counts {
 /** What one file took. */
 export interface FileResult extends Counts {
   readonly file: string;
+  readonly isPassed: boolean;
   readonly seconds: number;
   /** Of the file and all that it started, but for shared control planes. */
   readonly cpuSeconds: number;
@@ -118,6 +119,8 @@ export class TestFiles {
       child.on("close", (code, signal) => done(signal ?? `code ${code}`));
     });
     clearTimeout(timer);
+    // What it started and left behind must not write to the control plane of the next file.
+    signalGroup(child, "SIGKILL");
     for (const release of releases) release();
     this.#children.delete(child);
     this.#watch();
@@ -156,7 +159,7 @@ export class TestFiles {
   #notRun(file: string): FileResult {
     console.log(`FAIL ${file}: no result`);
     this.#failures.push(`${file} > no result`);
-    return { file, seconds: 0, cpuSeconds: 0, passed: 0, failed: 1, skipped: 0 };
+    return { file, isPassed: false, seconds: 0, cpuSeconds: 0, passed: 0, failed: 1, skipped: 0 };
   }
 }
 
@@ -185,6 +188,7 @@ class FileRecord {
   readonly parser = new Parser();
   readonly failures: string[] = [];
   readonly #counts = { passed: 0, failed: 0, skipped: 0 };
+  readonly #skipped: string[] = [];
   #isOk = false;
 
   constructor() {
@@ -192,6 +196,7 @@ class FileRecord {
       const outcome = skip !== false || todo !== false ? "skipped" : ok ? "passed" : "failed";
       this.#counts[outcome]++;
       if (outcome === "failed") this.failures.push(name);
+      if (outcome === "skipped") this.#skipped.push(`${name}: ${String(skip || todo)}`);
     });
     this.parser.on("complete", ({ ok }) => (this.#isOk = ok));
     showFailures(this.parser);
@@ -201,7 +206,7 @@ class FileRecord {
    * A file that broke down outside of its tests (a crash, a failed import), or has none, counts as a failed test.
    * @param how its process ended: "code 0", or a signal
    */
-  end(file: string, how: string, took: Pick<FileResult, "seconds" | "cpuSeconds">): Counts {
+  end(file: string, how: string, took: Pick<FileResult, "seconds" | "cpuSeconds">): Counts & { readonly isPassed: boolean } {
     const { passed, failed, skipped } = this.#counts;
     const tests = passed + failed + skipped;
     const isPassed = this.#isOk && how === "code 0" && tests > 0;
@@ -213,7 +218,8 @@ class FileRecord {
     }
     const times = `${took.seconds.toFixed(1)} s, ${took.cpuSeconds.toFixed(1)} s of CPU time`;
     console.log(`${isPassed ? "PASS" : "FAIL"} ${file} (${tests} tests, ${times})`);
-    return { passed, failed: isBroken ? failed + 1 : failed, skipped };
+    for (const name of this.#skipped) console.log(`SKIP ${file} > ${name}`);
+    return { isPassed, passed, failed: isBroken ? failed + 1 : failed, skipped };
   }
 }
 

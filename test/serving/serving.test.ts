@@ -6,7 +6,7 @@ import forge from "node-forge";
 import tap from "tap";
 import { type OpenConnection, connectionToClose, limitConnections } from "../../src/serving/connection-limits.ts";
 import { listenAt } from "../../src/serving/listen.ts";
-import { purposeProblemOf } from "../../src/serving/serving-purpose.ts";
+import { purposeProblemOf } from "../../src/serving/certificates.ts";
 
 const LIMITS = { total: 5, perAddress: 3 };
 
@@ -74,7 +74,7 @@ await tap.test("limitConnections() counts a connection that came before the one 
 const base = { message: "Listening", flags: "--webhook" };
 
 await tap.test("listenAt() says which port is in use, and which flag sets another one", async (t) => {
-  for (const host of ["127.0.0.1", "::"]) {
+  for (const host of ["127.0.0.1", "::1"]) {
     const other = createServer().listen(0, host);
     await once(other, "listening");
     t.teardown(() => other.close());
@@ -83,7 +83,7 @@ await tap.test("listenAt() says which port is in use, and which flag sets anothe
     t.teardown(() => app.close());
     await t.rejects(listenAt(app, { ...base, host, port }), {
       code: "ListenFailed",
-      message: /^Cannot listen on (127\.0\.0\.1|\[::\]):\d+: another process uses this port; .* with --webhook-port$/,
+      message: /^Cannot listen on (127\.0\.0\.1|\[::1\]):\d+: another process uses this port; .* with --webhook-port$/,
     });
   }
 });

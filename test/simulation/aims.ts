@@ -27,7 +27,7 @@ type Deed = Omit<Action, "at" | "on"> & Readonly<Record<string, unknown>>;
 const OF_RUNS: Moments = [
   ["takeLease", 2],
   ["discovery", 8],
-  ["version", 60],
+  ["ask", 12],
   ["firstPage", 2],
   ["nextPage", 4],
   ["write", 12],
@@ -152,7 +152,7 @@ const OF_ALL: readonly Aim[] = [
       const freeze = after(limits, on, 405, { do: "annotate", kind: 0, how: "freeze" });
       const late = Array.from({ length: limits.servers }, (_, server) =>
         // A watch that is behind tells of it too late.
-        after(limits, { request: "version", nth: 5 }, 0, { do: "lag", server, of: "cache", byMs: 20_000 }),
+        after(limits, { request: "ask", nth: 5 }, 0, { do: "lag", server, of: "cache", byMs: 20_000 }),
       );
       return [
         held(first as Action, oneOf(random, [0, 10, 350, 600])),
@@ -402,10 +402,10 @@ export const BEGINNINGS: readonly Aim[] = [
     weight: 4,
     suits: startsSoonBesideOthers,
     choose(random, limits) {
-      const byMs = Math.round(spread(random, 80_000, 200_000));
+      const byMs = Math.round(spread(random, 110_000, 250_000));
       const lag = at(BEFORE.stop, { do: "lag", server: limits.servers - 1, of: "crds", byMs });
       const update = { do: "writeObject", kind: 0, how: "update", object: 1, writes: 8 };
-      return [lag, ...[60_000, 66_000, 69_000, 75_000].map((ms) => at(limits.startAt + ms, update))];
+      return [lag, ...[85_000, 91_000, 94_000, 100_000].map((ms) => at(limits.startAt + ms, update))];
     },
   },
   {
@@ -415,7 +415,7 @@ export const BEGINNINGS: readonly Aim[] = [
     choose(random, limits) {
       // The run talks to the first one, or to any of them: where that is behind, it cannot begin.
       const server = oneIn(random, 4) ? serverOf(random, limits) : limits.servers - 1;
-      const byMs = Math.round(spread(random, 68_000, 130_000));
+      const byMs = Math.round(spread(random, 93_000, 155_000));
       const there = limits.kinds[0]?.createdIn ?? "";
       const update = { do: "writeObject", kind: 0, how: "update", object: 1, writes: 8 };
       return [
@@ -433,7 +433,7 @@ export const BEGINNINGS: readonly Aim[] = [
     suits: ({ servers, startAt }) => servers > 1 && startAt < 400_000,
     choose(random, limits) {
       const hung = serverOf(random, limits);
-      const ms = Math.round(limits.startAt + spread(random, 80_000, 220_000));
+      const ms = Math.round(limits.startAt + spread(random, 105_000, 250_000));
       const how = oneOf(random, ["pause", "suspend"]);
       return [writesUnderWay(random, hung), at(BEFORE.stop, { do: "stopServer", server: hung, how, ms })];
     },
@@ -447,7 +447,7 @@ export const BEGINNINGS: readonly Aim[] = [
       const on = oneOf(random, [
         { request: "takeLease", nth: 1 },
         { request: "freeze", nth: 1 },
-        nth(random, "version", 20),
+        nth(random, "ask", 10),
       ] as const);
       const update = { do: "writeObject", kind: 0, how: "update", object: 1, writes: 20 };
       return [

@@ -1,19 +1,20 @@
-import { EncryptionEvidence } from "../../src/old/apiservers/encryption-evidence.ts";
-import { SeenServers } from "../../src/old/apiservers/seen-servers.ts";
 import { SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { CERTIFICATE_SECRET, WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../src/api/names.ts";
-import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../src/certs/ensure-options.ts";
-import type { MachineParts } from "../../src/controller/machine-parts.ts";
+import { DEFAULT_SETTLE_MS } from "../../src/apiservers/settle.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../src/certs/rotation-plan.ts";
+import type { MachineParts } from "../../src/controller/replica.ts";
 import { serve } from "../../src/controller/serve.ts";
 import { CONTROLLER_DEFAULTS, type ControllerSettings } from "../../src/controller/settings.ts";
 import { KsvmError, messageOf } from "../../src/errors.ts";
-import { assembleRun, type RunSettings } from "../../src/old/migrator/assemble-run.ts";
-import type { MigrationEvent } from "../../src/old/migrator/events.ts";
-import { migrateBesideInTree } from "../../src/old/migrator/beside-in-tree.ts";
-import type { MigrationResult } from "../../src/old/migrator/result.ts";
+import { migrate, type RunSettings } from "../../src/migrator/migrate.ts";
+import { CleanupFailed } from "../../src/migrator/migrate-crd.ts";
+import type { MigrationEvent, MigrationResult } from "../../src/migrator/types.ts";
 import { type HealthCheck, runChecks } from "../../src/observability/health.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
-import { DEFAULT_INTERVAL_MS } from "../../src/trigger/heartbeat-limit.ts";
+import { ApiClient } from "../../src/old/kube/client.ts";
+import { configurationOf, encryptionEvidence } from "../../src/reencrypt/evidence.ts";
+import { reencryptResource } from "../../src/reencrypt/reencrypt.ts";
+import { DEFAULT_INTERVAL_MS } from "../../src/trigger/trigger.ts";
 import { pino } from "pino";
 import type { KindPlan, ProgramPlan } from "./plan.ts";
 import { groupOf, resourceOf } from "./world/kinds.ts";
@@ -22,26 +23,8 @@ import type { Program, ProgramEnd, World } from "./world/world.ts";
 
 // The programs of ksvm in simulated worlds: the one place where the simulation knows how they are made.
 
-/** What `ksvm migrate` has by default, and pages so small that there are several. */
-const SETTINGS: RunSettings = {
-  options: {
-    settleMs: 65_000,
-    pageSize: 7,
-    guard: "auto",
-    convergenceTimeoutMs: 120_000,
-    proofTimeoutMs: 30_000,
-    maxFreezeIdleMs: 300_000,
-    leaseNamespace: "kube-system",
-    crdMode: "manage",
-  },
-  maxInFlight: 16,
-  maxQps: Number.POSITIVE_INFINITY,
-  maxIdleMs: 900_000,
-  webhookWaitMs: 900_000,
-};
-/** What `ksvm reencrypt` has by default in the place of that. */
-const REENCRYPT_OPTIONS = { convergenceTimeoutMs: 600_000, crdMode: "rewrite" } as const;
-const CLEANUP_MS = 120_000;
+/** What `ksvm migrate` has by default, and so few requests under way that most worlds have more objects than that. */
+const SETTINGS = { settleMs: DEFAULT_SETTLE_MS, maxInFlight: 16 } satisfies RunSettings;
 
 /** Starts what a plan names. `name` is that of its process, and of its user at the API servers: it begins with `ksvm`. */
 export function startProgram(world: World, plan: ProgramPlan, name: string): Program | undefined {
@@ -106,52 +89,44 @@ class Command extends SimProgram {
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.stop;
-    const reencrypts = this.plan.run === "reencrypt";
-    const { options, ...settings } = settingsOf(this.world);
-    const { clock } = this.process;
-    const client = this.world.cluster.clientOf(this.process);
-    const seen = new SeenServers(clock);
-    const run = assembleRun(
-      { ...settings, options: { ...options, ...(reencrypts ? REENCRYPT_OPTIONS : {}) }, client, clock, seen },
-      {
-        dryRun: false,
-        force: this.plan.force || reencrypts,
-        identity: `${this.process.name}_1`,
-        ...(reencrypts
-          ? { purpose: "ksvm reencrypt", encryption: new EncryptionEvidence({ isAssumed: false }) }
-          : { purpose: "ksvm migrate" }),
-        emit: (event) => this.#tell(event),
-        cleanupPatience: { ms: CLEANUP_MS, interrupted: signal },
-        signal,
-      },
-    );
-    const work = (): Promise<MigrationResult> =>
-      migrateBesideInTree(run.context, resourceOf(this.kind), settings.webhookWaitMs);
     let end: ProgramEnd;
     try {
-      // As `ksvm reencrypt` watches API servers.
-      end = endOf(await (reencrypts ? seen.arrivals.during(client, work) : work()));
+      end = endOf(await this.#migrate());
     } catch (error) {
-      const isUnclean = error instanceof KsvmError && error.code === "CleanupFailed";
-      end = { how: "failed", text: thrownText(this.world, this.process, error), failed: 0, isUnclean };
+      this.#isUnclean ||= error instanceof CleanupFailed;
+      end = { how: "failed", text: thrownText(this.world, this.process, error), failed: 0 };
     }
-    await run.close();
-    this.over({ ...end, isUnclean: end.isUnclean === true || this.#isUnclean });
+    this.over({ ...end, isUnclean: this.#isUnclean });
+  }
+
+  async #migrate(): Promise<MigrationResult> {
+    const client = this.world.cluster.clientOf(this.process);
+    const name = resourceOf(this.kind);
+    const options = {
+      ...settingsOf(this.world),
+      identity: `${this.process.name}_1`,
+      signal: this.stop.signal,
+      onEvent: (event: MigrationEvent) => this.#tell(event),
+    };
+    if (this.plan.run === "reencrypt") {
+      return reencryptResource(client, name, { ...options, evidence: encryptionEvidence() });
+    }
+    const [end] = await migrate(client, [name], { ...options, force: this.plan.force });
+    if (end === undefined || "error" in end) throw end?.error;
+    return end.result;
   }
 
   #tell(event: MigrationEvent): void {
-    // It gave up; "Cannot remove … yet" says that it tries again.
-    this.#isUnclean ||=
-      event.type === "warning" && /^Cannot (lift the freeze of|remove \S+) "[^"]+": /.test(event.message);
+    this.#isUnclean ||= event.type === "warning" && event.message.startsWith("Cannot clean up");
     if (event.type !== "progress") this.world.tell(this.process.name, JSON.stringify(event));
   }
 }
 
-function endOf({ counts, crd, encryption, failures, outcome }: MigrationResult): ProgramEnd {
-  const [first] = failures;
+function endOf({ epoch, outcome, tally }: MigrationResult): ProgramEnd {
+  const [first] = tally?.failures ?? [];
   const text = first === undefined ? "" : `${first.name}: ${first.reason}`;
-  return { how: outcome as ProgramEnd["how"], text, failed: counts?.failed ?? 0, crd, encryption };
+  const encryption = configurationOf(epoch);
+  return { how: outcome as ProgramEnd["how"], text, failed: tally?.failed ?? 0, crd: epoch, encryption };
 }
 
 /** What only a mistake in the code throws, whatever the network answers. */
@@ -201,7 +176,7 @@ class Controller extends SimProgram {
     const write = (line: string): void => world.tell(this.process.name, line.slice(1, -2));
     try {
       await serve({
-        client: world.cluster.clientOf(this.process),
+        client: new ApiClient(world.cluster.clientOf(this.process)),
         clock: this.process.clock,
         metrics: new Metrics(),
         logger: pino({ base: null, timestamp: false, serializers: { err } }, { write }),
@@ -254,7 +229,7 @@ function controllerSettings(runs: RunSettings, trigger: "on" | "off", kinds: rea
       timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
     },
     health: { host: healthHost, port: healthPort },
-    runs: { ...runs, options: { ...runs.options, leaseNamespace: SYSTEM_NAMESPACE } },
+    runs: { ...runs, leaseNamespace: SYSTEM_NAMESPACE },
     concurrentMigrations,
     finishedMigrationsLimit,
     trigger: trigger === "on" ? { intervalMs: DEFAULT_INTERVAL_MS, excludedGroups } : undefined,

@@ -1,5 +1,7 @@
 import { CONTROLLER_LEASE } from "../../src/api/migration.ts";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
+import { CRDS, MERGE_PATCH } from "../../src/kube/objects.ts";
+import { leaseName } from "../../src/migrator/run-lease.ts";
 import type { ModelRequest } from "./model/answers.ts";
 import type { ModelObject } from "./model/etcd.ts";
 import { resourcePathOf } from "./model/kinds.ts";
@@ -8,8 +10,6 @@ import type { Sabotage, World } from "./world/world.ts";
 
 // That the simulation finds each of these shows what it is able to see. No source is changed.
 
-const CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const MERGE = "application/merge-patch+json";
 /** The address of the first API server, where each can be reached by its own. */
 function firstOf(server: string): string {
   return server.replace(/10\.0\.0\.\d/, "10.0.0.1");
@@ -18,7 +18,7 @@ function firstOf(server: string): string {
 type Json = Record<string, unknown> & { metadata?: Record<string, unknown> };
 
 function isProof({ method, path, query }: ModelRequest): boolean {
-  return method === "PATCH" && path.startsWith(CRD_PATH) && query.has("dryRun");
+  return method === "PATCH" && path.startsWith(CRDS) && query.has("dryRun");
 }
 
 /** A write of an object that is migrated. */
@@ -64,7 +64,7 @@ export const SABOTAGES: readonly Sabotage[] = [
     edge: () => ({
       request(request) {
         const isPrune =
-          request.method === "PATCH" && request.path.startsWith(CRD_PATH) && request.path.endsWith("/status");
+          request.method === "PATCH" && request.path.startsWith(CRDS) && request.path.endsWith("/status");
         if (!isPrune || request.query.has("dryRun")) return request;
         const body = JSON.parse(request.body) as Json;
         delete body.metadata?.["resourceVersion"];
@@ -73,10 +73,10 @@ export const SABOTAGES: readonly Sabotage[] = [
     }),
   },
   {
-    name: "late writes are not waited for",
+    name: "the settle wait is skipped",
     aim: "writes of the old version are under way, and the clock of an API server is wrong",
     seeds: 40,
-    settings: ({ options, ...settings }) => ({ ...settings, options: { ...options, settleMs: 1 } }),
+    settings: (settings) => ({ ...settings, settleMs: 0 }),
   },
   {
     name: "a write that was refused counts as done",
@@ -98,7 +98,7 @@ export const SABOTAGES: readonly Sabotage[] = [
         const body = JSON.stringify({ metadata: { ...metadata, managedFields: [{}] } });
         const query = new URLSearchParams(request.query);
         query.delete("force");
-        return { ...request, query, headers: { ...request.headers, "content-type": MERGE }, body };
+        return { ...request, query, headers: { ...request.headers, "content-type": MERGE_PATCH }, body };
       },
     }),
   },
@@ -115,7 +115,7 @@ export const SABOTAGES: readonly Sabotage[] = [
     edge: () => ({
       server(request, server) {
         const { method, path } = request;
-        const isAsked = path.startsWith("/apis/sim.example.com/") || path.startsWith(CRD_PATH);
+        const isAsked = path.startsWith("/apis/sim.example.com/") || path.startsWith(CRDS);
         return method === "GET" && isAsked ? firstOf(server) : server;
       },
     }),
@@ -165,8 +165,8 @@ export const SABOTAGES: readonly Sabotage[] = [
     seeds: 20,
     edge: () => ({
       answer: ({ path }, answer) =>
-        path.startsWith(CRD_PATH) ? { ...answer, body: ofFirstGeneration(answer.body) } : answer,
-      event: ({ path }, line) => (path.startsWith(CRD_PATH) ? ofFirstGeneration(line) : line),
+        path.startsWith(CRDS) ? { ...answer, body: ofFirstGeneration(answer.body) } : answer,
+      event: ({ path }, line) => (path.startsWith(CRDS) ? ofFirstGeneration(line) : line),
     }),
   },
   {
@@ -175,7 +175,7 @@ export const SABOTAGES: readonly Sabotage[] = [
     seeds: 5,
     edge: (world) => ({
       request(request) {
-        const isUnfreeze = request.path.startsWith(CRD_PATH) && request.body.includes(`"${MIGRATING_ANNOTATION}":null`);
+        const isUnfreeze = request.path.startsWith(CRDS) && request.body.includes(`"${MIGRATING}":null`);
         if (request.method !== "PATCH" || !isUnfreeze) return request;
         const { metadata, ...crd } = shown(world, request) as ModelObject;
         return done({ ...crd, metadata: { ...metadata, annotations: {} } });
@@ -188,7 +188,7 @@ export const SABOTAGES: readonly Sabotage[] = [
     seeds: 10,
     edge: () => ({
       answer: ({ method, path }, answer) =>
-        method === "GET" && path.includes("/leases/ksvm-migrate.") ? freed(answer) : answer,
+        method === "GET" && path.includes(`/leases/${leaseName("")}`) ? freed(answer) : answer,
     }),
   },
   {

@@ -1,7 +1,7 @@
 import tap from "tap";
 import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
 import { MAX_HASHES, parseStorageState } from "../../src/api/parse-storage-state.ts";
-import { type CrdRecord, MAX_RECORD_LENGTH, formatCrdRecord, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
+import type { CrdRecord } from "../../src/trigger/crd-facts.ts";
 import { decide } from "../../src/trigger/decide.ts";
 import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
 import { MINUTE, NOW, builtIn, crd, custom, disagreeing, migration, situation, state } from "./situation.ts";
@@ -15,7 +15,7 @@ function recordOf(storedVersions: readonly string[], generation = 3): CrdRecord 
 await tap.test("decide() keeps the hashes that it knows of when no replica looked for too long", async (t) => {
   const before = { crd: recordOf(["v1", "v2"]), heartbeat: OLD };
   const pruned = custom(crd(["v2"], { generation: 5 }));
-  const decision = decide(situation(pruned, state(["#v1", "#v2"], "#v2", before), [migration("Failed", "#v2")]));
+  const decision = decide(situation(pruned, state(["#v1", "#v2"], "#v2", before)));
   t.same(decision.status?.persisted, ["Unknown", "#v1", "#v2"], "objects may still be stored in v1");
   t.match(decision.create, { isForced: true }, "another client pruned storedVersions");
 
@@ -92,21 +92,6 @@ await tap.test("decide() lists every version that a new resource's CRD lists as 
   t.match(later.create, { isForced: true });
 });
 
-await tap.test(
-  "decide() believes a clean CRD that has no StorageState yet unless a look has seen it otherwise",
-  async (t) => {
-    const pruned = custom(crd(["v2"]));
-    const decided = (firstSeen: CrdRecord) => decide({ ...situation(pruned, undefined), firstSeen });
-    t.match(decided(recordOf(["v2"])), { status: { persisted: ["Unknown"] }, create: { isForced: false } });
-    t.match(decided({ ...recordOf(["v1", "v2"]), uid: "of-an-earlier-crd" }), { create: { isForced: false } });
-    for (const firstSeen of [recordOf(["v1", "v2"]), recordOf(["v2"], 2)]) {
-      const { create, status } = decided(firstSeen);
-      t.same(status?.persisted, ["Unknown", "#v2"], "objects may still be stored in what another client pruned");
-      t.match(create, { isForced: true });
-    }
-  },
-);
-
 /** A migration that says Succeeded, for this reason or for none, of the hash of now. */
 function succeeded(reason: string | undefined, more: Partial<MigrationFacts> = {}): MigrationFacts {
   const { provenCrd: _, reason: _given, ...facts } = migration("Succeeded", "B", more);
@@ -159,27 +144,7 @@ function readWith(count: number) {
   });
 }
 
-await tap.test("decide() writes no more hashes than a StorageState takes, and then says Unknown", async (t) => {
-  const full = hashes(MAX_HASHES);
-  const changed = decide(situation(builtIn("B"), state(full, "#old1")));
-  const persisted = changed.status?.persisted ?? [];
-  t.equal(persisted.length, MAX_HASHES);
-  t.equal(persisted[0], "Unknown", "it stands for those that are left out");
-  t.equal(persisted.at(-1), "B");
-  const later = decide(situation(builtIn("B"), state(persisted, "B")));
-  t.equal(later.cause, "unchanged");
-  t.match(later.create, { hash: "B" });
-});
-
 await tap.test("a StorageState with more hashes than our CRD takes counts as never written", async (t) => {
   t.equal(readWith(MAX_HASHES).object?.status?.persistedStorageVersionHashes?.length, MAX_HASHES);
   t.same(readWith(MAX_HASHES + 1).ignored, ["status"]);
-});
-
-await tap.test("formatCrdRecord() and parseCrdRecord() keep to a length", async (t) => {
-  const record = { uid: "u", generation: 3, storedVersions: hashes(4_000) };
-  const text = formatCrdRecord(record);
-  t.match(text, /^u\/3\/sha256:[0-9a-f]{64}$/);
-  t.equal(formatCrdRecord(parseCrdRecord(text) ?? record), text, "what was read is the same record");
-  t.equal(parseCrdRecord(`u/3/${"v".repeat(MAX_RECORD_LENGTH)}`), undefined);
 });

@@ -1,20 +1,15 @@
 import tap from "tap";
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
-import { storageVersionHashOf } from "../../src/api/crd.ts";
+import { storageVersionHash } from "../../src/apiservers/converge.ts";
 import type { MigrationCondition } from "../../src/api/migration.ts";
+import type { Crd } from "../../src/kube/objects.ts";
 import { crdFactsOf, formatCrdRecord, parseCrdRecord } from "../../src/trigger/crd-facts.ts";
 import { migrationFactsOf } from "../../src/trigger/migration-facts.ts";
-import {
-  hashOfEncoding,
-  resourceNameOfStorageVersion,
-  storageVersionFactsOf,
-} from "../../src/old/apiservers/storage-version-facts.ts";
 
 const metadata = { name: "a", uid: "u", resourceVersion: "1" };
 
 await tap.test("crdFactsOf() hashes the versions as discovery does", async (t) => {
   const version = { served: true, storage: false };
-  const crd: CustomResourceDefinition = {
+  const crd: Crd = {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
     metadata: {
@@ -34,14 +29,13 @@ await tap.test("crdFactsOf() hashes the versions as discovery does", async (t) =
     },
     status: { storedVersions: ["v1alpha1", "v1"] },
   };
-  const hashes = ["v1alpha1", "v1"].map((name) => storageVersionHashOf("example.com", name, "Widget"));
+  const hashes = ["v1alpha1", "v1"].map((name) => storageVersionHash("example.com", name, "Widget"));
   t.same(crdFactsOf(crd), {
     name: "widgets.example.com",
     uid: "u",
     generation: 4,
     requestVersion: "v1alpha1",
     hash: hashes[1],
-    isStorageServed: false,
     storedVersions: ["v1alpha1", "v1"],
     storedHashes: hashes,
     isClean: false,
@@ -96,23 +90,4 @@ await tap.test("migrationFactsOf() tells how far a migration is", async (t) => {
   ] as const) {
     t.equal(factsOf([], { "ksvm.sigs.k8s.io/attempt": text }).attempt, attempt, text);
   }
-});
-
-await tap.test("a StorageVersion is read as the API server writes it", async (t) => {
-  t.equal(resourceNameOfStorageVersion("core.pods"), "pods");
-  t.equal(resourceNameOfStorageVersion("rbac.authorization.k8s.io.roles"), "roles.rbac.authorization.k8s.io");
-  t.equal(hashOfEncoding("v1", "Pod"), storageVersionHashOf("", "v1", "Pod"));
-  t.equal(hashOfEncoding("apps/v1", "Deployment"), storageVersionHashOf("apps", "v1", "Deployment"));
-  const status = {
-    commonEncodingVersion: "apps/v1",
-    storageVersions: [{ apiServerID: "a", encodingVersion: "apps/v1" }],
-    conditions: [{ type: "AllEncodingVersionsEqual", status: "True" }],
-  };
-  t.same(storageVersionFactsOf({ metadata, status }), {
-    key: "u/1",
-    common: "apps/v1",
-    entries: [{ server: "a", encodingVersion: "apps/v1" }],
-  });
-  t.equal(storageVersionFactsOf({ metadata, status: { ...status, conditions: [] } }).common, undefined);
-  t.same(storageVersionFactsOf({ metadata }), { key: "u/1", entries: [] });
 });

@@ -1,8 +1,8 @@
 import type { CrdFacts } from "../../src/trigger/crd-facts.ts";
-import { HEARTBEAT_LIMIT_MS } from "../../src/api/migration.ts";
 import type { MigrationFacts } from "../../src/trigger/migration-facts.ts";
-import type { Situation, StateFacts } from "../../src/trigger/next-status.ts";
-import type { Observed } from "../../src/trigger/survey.ts";
+import type { Situation } from "../../src/trigger/next-status.ts";
+import type { Observed } from "../../src/trigger/observe.ts";
+import type { StateFacts } from "../../src/trigger/state-facts.ts";
 
 export const NOW = Date.parse("2026-01-01T12:00:00Z");
 export const MINUTE = 60_000;
@@ -28,7 +28,6 @@ export function crd(stored: readonly string[], more: Partial<CrdFacts> = {}): Cr
     generation: 3,
     requestVersion: "v1",
     hash: `#${stored.at(-1) ?? ""}`,
-    isStorageServed: true,
     storedVersions: stored,
     storedHashes: stored.map((version) => `#${version}`),
     isClean: stored.length === 1,
@@ -37,7 +36,7 @@ export function crd(stored: readonly string[], more: Partial<CrdFacts> = {}): Cr
   };
 }
 
-/** The custom resource of a CRD, as all API servers encode it. */
+/** The custom resource of a CRD. */
 export function custom(facts: CrdFacts, more: Partial<Observed> = {}): Observed {
   const { hash, name } = facts;
   return {
@@ -100,5 +99,5 @@ export function situation(
   known: StateFacts | undefined,
   migrations: readonly MigrationFacts[] = [],
 ): Situation {
-  return { observed, state: known, migrations, now: NOW, staleAfterMs: HEARTBEAT_LIMIT_MS };
+  return { observed, observedAt: NOW, state: known, migrations, now: NOW };
 }

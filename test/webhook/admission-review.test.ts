@@ -8,7 +8,7 @@ import {
   REVIEW_BUDGET,
 } from "../../src/webhook/admission-review.ts";
 import { reviewBody } from "../../src/webhook/review.ts";
-import { crdWith, FROZEN, reviewOf } from "../old/freeze/freeze-rule-crd.ts";
+import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 
 const CRD = crdWith({ annotations: FROZEN, conditions: [{ type: "Established", status: "True" }] });
 

@@ -10,7 +10,7 @@ import { peakMegabytesOf } from "../../bench/process-usage.ts";
 import { reviewOfSize } from "../../bench/review-fixture.ts";
 import { VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
 import { between, randomFrom } from "../chaos/random.ts";
-import { crdWith, FROZEN, reviewOf } from "../old/freeze/freeze-rule-crd.ts";
+import { crdWith, FROZEN, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { RunningProgram } from "../processes/program.ts";
 import { TEST_SEED } from "../seed.ts";
 import { issueServing } from "./issue-serving.ts";

@@ -1,4 +1,4 @@
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../certs/self-signed.ts";
 import { ServingCertificate, type ServingPair } from "../../src/webhook/serving-certificate.ts";
 
 /** A serving certificate of this machine in use, and what a client needs to trust it. */

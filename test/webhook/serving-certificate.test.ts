@@ -1,5 +1,5 @@
 import tap from "tap";
-import { issueSelfSigned } from "../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../certs/self-signed.ts";
 import { ServingCertificate, type ServingPairOutcome } from "../../src/webhook/serving-certificate.ts";
 
 const now = new Date();

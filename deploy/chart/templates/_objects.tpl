@@ -60,7 +60,7 @@
 
 {{- /* The flags of `ksvm controller` that `ksvm certs` has as well. A test compares them with the program. */ -}}
 {{- define "ksvm.certificateFlags" -}}
-kubeconfig|context|server|as|as-group|as-uid|request-timeout|log-level|log-format|v|webhook-url|cluster-domain|extra-names|ca-lifetime|serving-lifetime|renew-before|apiserver-dwell|replica-dwell|replica-endpoints|apiserver-endpoints|shutdown-delay
+kubeconfig|context|server|as|as-group|as-uid|log-level|log-format|v|webhook-url|cluster-domain|extra-names|ca-lifetime|serving-lifetime|renew-before|apiserver-dwell|replica-dwell|replica-endpoints|apiserver-endpoints
 {{- end -}}
 
 {{- /* Gives the containers of .spec those of extraArgs that .flags names. */ -}}

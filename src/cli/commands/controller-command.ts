@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { WEBHOOK_NAME } from "../../api/names.ts";
-import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/ensure-options.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/rotation-plan.ts";
 import { systemClock } from "../../clock.ts";
 import type { ControllerSettings } from "../../controller/settings.ts";
 import { defineCommand } from "../shared/command.ts";
@@ -11,7 +11,7 @@ import { CONTROLLER_FLAGS } from "../flags/controller-flags.ts";
 import { assertLifetimes, calledBy, furtherNamesOf } from "../flags/certificate-flags.ts";
 import type { FlagsOf } from "../flags/flag.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
-import { runSettingsOf } from "../flags/run-settings.ts";
+import { runSettingsOf, settleWarning } from "../flags/run-settings.ts";
 import { loggerOf } from "../shared/logger-of.ts";
 
 type ControllerFlags = FlagsOf<typeof CONTROLLER_FLAGS>;
@@ -20,25 +20,28 @@ type ControllerFlags = FlagsOf<typeof CONTROLLER_FLAGS>;
 export const CONTROLLER_COMMAND = defineCommand({
   path: "controller",
   description: "Run one replica of the installed server: webhook, migrations, trigger and certificates.",
-  examples: ["ksvm controller --guard=webhook"],
+  examples: ["ksvm controller --concurrent-migrations=8"],
   operands: NO_OPERANDS,
   flags: CONTROLLER_FLAGS,
   async run(io, flags) {
     assertServable(flags);
-    const { Metrics, observeRequests, serve } = await import("../../controller/server.ts");
+    const settings = settingsOf(flags);
+    const { Metrics, observeRequests, serve } = await import("../../controller/serve.ts");
     const metrics = new Metrics();
     const logger = loggerOf(io, flags);
     const connection = await connect(flags, io.signal, observeRequests(metrics));
     if (flags.manageStoredVersions) {
       io.onMayFreeze?.();
     }
+    const warning = settleWarning(flags);
+    if (warning !== undefined) logger.warn(warning);
     try {
       await serve({
         ...connection,
         clock: systemClock,
         logger,
         metrics,
-        settings: settingsOf(flags),
+        settings,
         identity: `${hostname()}_${randomUUID()}`,
         signal: io.signal,
       });
@@ -78,10 +81,10 @@ function settingsOf(flags: ControllerFlags): ControllerSettings {
       timeoutMs: DEFAULT_FOLLOW_TIMEOUT_MS,
     },
     health: { host: flags.healthHost, port: flags.healthPort },
-    runs: runSettingsOf(flags, {
+    runs: {
+      ...runSettingsOf({ ...flags, leaseNamespace: flags.namespace }),
       crdMode: flags.manageStoredVersions ? "manage" : "rewrite",
-      leaseNamespace: flags.namespace,
-    }),
+    },
     concurrentMigrations: flags.concurrentMigrations,
     finishedMigrationsLimit: flags.finishedMigrationsLimit,
     trigger:

@@ -2,7 +2,6 @@ import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import type { ReencryptionWish } from "../../api/reencryption.ts";
 import { systemClock } from "../../clock.ts";
 import { initialize, type InitResult } from "../../initializer/initialize.ts";
-import { type Deletions, deletionsOf, previewInit } from "../../initializer/preview.ts";
 import { Retrier } from "../../old/retry/retrier.ts";
 import { KsvmError } from "../../errors.ts";
 import { defineCommand } from "../shared/command.ts";
@@ -66,11 +65,14 @@ export const INIT_COMMAND = defineCommand({
       const retrier = new Retrier({ clock: systemClock, random: Math.random });
       const context = { client: connection.client, retrier, clock: systemClock, signal };
       const options = { ...flags, reencryption };
-      if (!flags.yes && !flags.dryRun && !(await mayDelete(io, await deletionsOf(context, options)))) {
-        stdout.write("nothing was changed\n");
-        return EXIT.failed;
+      if (!flags.yes && !flags.dryRun) {
+        const preview = await initialize(context, { ...options, dryRun: true });
+        if (!(await mayDelete(io, preview))) {
+          stdout.write("nothing was changed\n");
+          return EXIT.failed;
+        }
       }
-      const result = await (flags.dryRun ? previewInit(context, options) : initialize(context, options));
+      const result = await initialize(context, options);
       const text = renderTextOr(documentOf("Initialization", result), flags.output, () =>
         describeInit(result).join("\n"),
       );
@@ -84,10 +86,10 @@ export const INIT_COMMAND = defineCommand({
 });
 
 /** A first init deletes nothing, and asks nothing. */
-async function mayDelete(io: CliIo, { deployments, migrations }: Deletions): Promise<boolean> {
+async function mayDelete(io: CliIo, { deleted, replaced }: InitResult): Promise<boolean> {
   const what = [
-    ...deployments.map((name) => `Deployment "${name}"`),
-    ...(migrations === 0 ? [] : [`${migrations} migrations of an earlier init, in whose place new ones are created`]),
+    ...replaced.map(({ name, namespace }) => `Deployment "${namespace}/${name}"`),
+    ...(deleted === 0 ? [] : [`${deleted} migrations of an earlier init, in whose place new ones are created`]),
   ].join(", ");
   return what === "" || (await confirm(io, oneLine(`This deletes ${what}. Continue?`), oneLine(`delete ${what},`)));
 }

@@ -1,13 +1,8 @@
-import { oneLine } from "../render/printable.ts";
 import { hostname } from "node:os";
-import { DEFAULT_FOLLOW_TIMEOUT_MS, type EnsureResult } from "../../certs/ensure-options.ts";
+import type { EnsureResult } from "../../certs/ensure.ts";
+import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/rotation-plan.ts";
 import { systemClock } from "../../clock.ts";
-import { ApiServerFinder } from "../../old/apiservers/api-server-finder.ts";
-import { DEFAULT_SHUTDOWN_DELAY_MS } from "../../old/apiservers/settle.ts";
-import { SeenServers } from "../../old/apiservers/seen-servers.ts";
 import { Retrier } from "../../old/retry/retrier.ts";
-import { connect } from "../shared/connect.ts";
-import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import {
   assertLifetimes,
   calledBy,
@@ -20,7 +15,10 @@ import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import type { GLOBAL_FLAGS } from "../flags/global-flags.ts";
 import { duration } from "../flags/kinds.ts";
 import { ENDPOINT_FLAGS } from "../flags/migration-flags.ts";
+import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
+import { oneLine } from "../render/printable.ts";
+import { connect } from "../shared/connect.ts";
 import { loggerOf } from "../shared/logger-of.ts";
 
 /** The flags that `ksvm certs ensure` and `ksvm certs rotate` share. */
@@ -33,12 +31,6 @@ export const KEEP_FLAGS = {
     help: "maximum time to wait for API servers and replicas, in addition to the two dwell times",
   }),
   ...ENDPOINT_FLAGS,
-  "shutdown-delay": duration({
-    default: DEFAULT_SHUTDOWN_DELAY_MS,
-    help:
-      "how long an API server goes on taking requests after it has begun to end: the --shutdown-delay-duration of the " +
-      "kube-apiserver; --apiserver-dwell is at least that long",
-  }),
 } satisfies FlagTable;
 
 type KeepFlags = FlagsOf<typeof KEEP_FLAGS> & FlagsOf<typeof GLOBAL_FLAGS>;
@@ -67,17 +59,6 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
     webhookWaitMs: flags.timeoutMs,
     onRetry: (error, delayMs) => logger.warn({ err: error, delayMs }, "Retrying"),
   });
-  const finder = new ApiServerFinder({
-    ...connection,
-    clock: systemClock,
-    seen: new SeenServers(systemClock),
-    retrier,
-    endpoints: flags.apiserverEndpoints,
-    shutdownDelayMs: flags.shutdownDelayMs,
-    strict: false,
-    timeoutMs: flags.timeoutMs,
-    onLag: (server, reason) => logger.info({ server, reason }, "Waiting for an API server"),
-  });
   try {
     const result = await ensureCertificates({
       settings: {
@@ -87,7 +68,7 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
         apiServerDwellMs: flags.apiserverDwellMs,
       },
       client: connection.client,
-      findApiServers: (signal) => finder.find(signal),
+      apiServers: { endpoints: flags.apiserverEndpoints },
       clock: systemClock,
       retrier,
       logger: logger.child({ host: hostname() }),
@@ -99,7 +80,6 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
     io.stdout.write(`${oneLine(describeResult(result))}\n`);
     return EXIT.done;
   } finally {
-    await finder.close();
     await connection.close();
   }
 }

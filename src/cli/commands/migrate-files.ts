@@ -19,7 +19,6 @@ export interface FilesSession extends RunSession {
     readonly apply: boolean;
     readonly dryRun: boolean;
     readonly maxIdleMs: number;
-    readonly webhookWaitMs: number;
   };
   /** Migrates one resource, and reports it. */
   readonly migrate: (name: string) => Promise<ExitCode>;
@@ -76,7 +75,7 @@ function tellStep(reporter: Reporter): UpgradeContext["onStep"] {
 
 function contextOf(session: FilesSession, reporter: Reporter, migrate: () => Promise<boolean>): UpgradeContext {
   const { connection, flags, io } = session;
-  const { maxIdleMs, webhookWaitMs } = flags;
+  const { maxIdleMs } = flags;
   const told = new Set<string>();
   const onRetry = (error: unknown): void => {
     const text = messageOf(error);
@@ -89,7 +88,7 @@ function contextOf(session: FilesSession, reporter: Reporter, migrate: () => Pro
   const base = { client: connection.client, signal: io.signal };
   return {
     ...base,
-    retrier: new Retrier({ ...parts, maxIdleMs, webhookWaitMs, onRetry }),
+    retrier: new Retrier({ ...parts, maxIdleMs, webhookWaitMs: maxIdleMs, onRetry }),
     checking: { ...base, retrier: new Retrier({ ...parts, ...CHECK_PATIENCE }) },
     isApplied: flags.apply,
     migrate,
@@ -119,8 +118,8 @@ function finish(reporter: Reporter, { entry, isApplied, outcome, source }: Endin
     reporter.note(`the CRD is what ${source} says`);
   } else {
     reporter.note(
-      `${source} can be applied now: storedVersions lists no version that it drops. Apply it by kubectl, Helm or Argo CD, or by ` +
-        "ksvm migrate -f with --apply",
+      `${source} can be applied now: storedVersions lists no version that it drops. Apply it by kubectl, Helm or ` +
+        "Argo CD, or by ksvm migrate -f with --apply",
     );
   }
   const rest = entry.storedVersions ?? [];

@@ -20,11 +20,6 @@ export const PLAN_COMMAND = defineCommand({
   flags: {
     stale: toggle({ help: "only resources with the action migrate or blocked" }),
     "crds-only": toggle({ help: "only CRDs" }),
-    "managed-fields": toggle({
-      help:
-        "count objects of CRDs whose managedFields name another version than the storage version; lists the metadata of up to " +
-        "10,000 objects of each",
-    }),
     output: choice(PLAN_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
   },
   async run(io, flags, names) {
@@ -35,8 +30,8 @@ export const PLAN_COMMAND = defineCommand({
         io.stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
       };
       const { client } = connection;
-      const { crdsOnly, managedFields, stale } = flags;
-      const options = { signal, crdsOnly, managedFields, stale };
+      const { crdsOnly, stale } = flags;
+      const options = { signal, crdsOnly, stale };
       const entries =
         names.length === 0 ? await planCluster(client, warn, options) : await planNamed(client, names, options);
       const text = renderPlan(entries, flags.output);

@@ -1,19 +1,17 @@
 import { stringify } from "yaml";
 import { KsvmError, messageOf } from "../../errors.ts";
-import { DEFAULT_GUARD, GUARD_CHOICES } from "../../old/freeze/guard.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../../old/lease/run-lease-ref.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../../migrator/run-lease.ts";
 import {
+  rolesForCheck,
   rolesForEveryResource,
   rolesForRuns,
   type RoleObject,
   rulesForController,
   type RunRoleOptions,
-} from "../../old/migrator/run-roles.ts";
-import { rolesForCheck } from "../../plan/check-roles.ts";
+} from "../../plan/roles.ts";
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { choice, optional, toggle, value } from "../flags/kinds.ts";
-import { VIA_FLAG, type WriteVia } from "../flags/run-flags.ts";
 import { anyNames } from "../flags/operands.ts";
 import { anyText, parseServiceAccount } from "../flags/parsers.ts";
 import { EXIT } from "../render/exit-codes.ts";
@@ -23,15 +21,15 @@ import { defineCommand } from "../shared/command.ts";
 const RBAC_FLAGS = {
   all: toggle({
     help:
-      "print the roles of ksvm reencrypt --all. Their holder can read and change every object of the cluster, every Secret and " +
-      "role included",
+      "print the roles of ksvm reencrypt --all. Their holder can read and change every object of the cluster, every " +
+      "Secret and role included",
   }),
   for: choice(["runs", "check"], {
     placeholder: "purpose",
     default: "runs",
     help:
-      "runs are ksvm migrate and reencrypt; check is ksvm check -f of files with these CRDs: with --service-account, a policy " +
-      "that allows it dry runs of CRDs alone",
+      "runs are ksvm migrate and reencrypt; check is ksvm check -f of files with these CRDs: with --service-account, " +
+      "a policy that allows it dry runs of CRDs alone",
   }),
   name: optional(anyText, {
     placeholder: "name",
@@ -41,22 +39,18 @@ const RBAC_FLAGS = {
     placeholder: "namespace/name",
     help: "bind the roles to this ServiceAccount; if not set, print roles only",
   }),
-  guard: choice(GUARD_CHOICES, {
-    placeholder: "guard",
-    default: DEFAULT_GUARD,
-    help: "the --guard of the migrations",
-  }),
   "lease-namespace": value(anyText, {
     placeholder: "namespace",
     default: DEFAULT_LEASE_NAMESPACE,
     help: "the --lease-namespace of the migrations",
   }),
-  ...VIA_FLAG,
   output: choice(["roles", "component", "values"], {
     short: "o",
     placeholder: "format",
     default: "roles",
-    help: "component is a Kustomize component that limits deploy/base to the resources; values does the same for the Helm chart",
+    help:
+      "component is a Kustomize component that limits deploy/base to the resources; values does the same for the " +
+      "Helm chart",
   }),
 } satisfies FlagTable;
 
@@ -113,26 +107,23 @@ function rolesOf(
     all,
     for: purpose,
     serviceAccount,
-    via,
     ...options
   }: RunRoleOptions & {
     readonly all: boolean;
     readonly for: "runs" | "check";
     readonly serviceAccount?: Subject | undefined;
-    readonly via: WriteVia;
   },
 ): readonly object[] {
   if (purpose === "check") {
     return checkRolesOf(names, options.name, serviceAccount);
   }
-  const subresource = via === "status" ? { subresource: via } : {};
-  const roles = all ? rolesForEveryResource(options) : rolesForRuns(names, { ...options, ...subresource });
+  const roles = all ? rolesForEveryResource(options) : rolesForRuns(names, options);
   return serviceAccount === undefined ? roles : [...roles, ...roles.map((role) => bindingOf(role, serviceAccount))];
 }
 
 function checkRolesOf(names: readonly string[], name: string, subject: Subject | undefined): readonly object[] {
   const username = subject && `system:serviceaccount:${subject.namespace}:${subject.name}`;
-  const { role, policies } = rolesForCheck(names, { name, username });
+  const { role, policies } = rolesForCheck(names, name, username);
   // The policy first: it is in force a moment after it is there.
   return [...policies, role, ...(subject === undefined ? [] : [bindingOf(role, subject)])];
 }
@@ -147,7 +138,9 @@ function bindingOf({ apiVersion, kind, metadata }: RoleObject, subject: Subject)
   };
 }
 
-/** Narrows the role and the trigger by one list, so that the trigger creates no migration that the role does not allow. */
+/**
+ * Narrows the role and the trigger by one list, so that the trigger creates no migration that the role does not allow.
+ */
 function componentOf(names: readonly string[]): object {
   const rules = { op: "replace", path: "/rules", value: rulesForController(names) };
   const flag = {

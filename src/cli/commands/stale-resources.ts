@@ -4,18 +4,21 @@ import type { ApiClient } from "../../old/kube/client.ts";
 import { ApiError } from "../../old/kube/errors.ts";
 import { API_SERVICES } from "../../old/kube/resources.ts";
 import { planAll } from "../../plan/inventory.ts";
-import type { RUN_FORMATS } from "../flags/run-flags.ts";
+import type { RunFormat } from "../flags/run-flags.ts";
 import { eventLine } from "../render/document.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
 import type { Chosen } from "../shared/choose-resources.ts";
 
-/** What `ksvm migrate --all-stale` migrates. Says what is left out; a group that cannot be read makes the work incomplete. */
+/**
+ * What `ksvm migrate --all-stale` migrates. Says what is left out; a group that cannot be read makes the work
+ * incomplete.
+ */
 export async function staleResources(
   client: ApiClient,
   { stdout, stderr, signal }: CliIo,
-  format: (typeof RUN_FORMATS)[number],
+  format: RunFormat,
 ): Promise<Chosen> {
   const unread: string[] = [];
   const warn = (groupVersion: string, reason: string): void => {

@@ -82,7 +82,10 @@ function isEmpty({ freezes, leftOut = [], migrations, runs, storage = [] }: Clus
   return migrations.length + runs.length + freezes.length + leftOut.length + storage.length === 0;
 }
 
-/** Shows what changes until it is interrupted, or until nobody reads it any more, as with `| head`: it learns of that when it writes. */
+/**
+ * Shows what changes until it is interrupted, or until nobody reads it any more, as with `| head`: it learns of that
+ * when it writes.
+ */
 async function watch(
   io: CliIo,
   first: ClusterStatus,

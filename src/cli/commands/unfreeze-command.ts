@@ -1,101 +1,103 @@
-import { STORAGE_MIGRATING_CONDITION } from "../../api/names.ts";
 import { systemClock } from "../../clock.ts";
-import { isSameMigration } from "../../api/owner.ts";
-import {
-  breakGlass,
-  describeFreezer,
-  describeOwner,
-  type FreezeFindings,
-  inspectFreeze,
-  isNothingToLift,
-} from "../../old/freeze/break-glass.ts";
-import { policyGuardOf } from "../../old/freeze/guard-install.ts";
+import { KsvmError } from "../../errors.ts";
+import { freezerOf, unfreeze, unfreezeLeftBehind } from "../../freeze/freeze.ts";
+import { unlessForbidden } from "../../kube/errors.ts";
+import { type Crd, CRDS } from "../../kube/objects.ts";
+import { retry } from "../../kube/retry.ts";
 import { Retrier } from "../../old/retry/retrier.ts";
+import { clearCondition, conditionState, liftForeignFreeze } from "../../plan/lift-by-hand.ts";
+import { oneName } from "../flags/operands.ts";
+import { EXIT } from "../render/exit-codes.ts";
+import { oneLine } from "../render/printable.ts";
 import { defineCommand } from "../shared/command.ts";
 import { confirm, YES_FLAG } from "../shared/confirm.ts";
 import { connect } from "../shared/connect.ts";
 import { fullNameOf } from "../shared/full-names.ts";
-import { EXIT } from "../render/exit-codes.ts";
-import { oneName } from "../flags/operands.ts";
-import { oneLine } from "../render/printable.ts";
 
 /** A user waits for the answer. */
 const PATIENCE_MS = 30_000;
 
-/** `ksvm unfreeze`: lifts a freeze by hand. */
+/**
+ * `ksvm unfreeze`: lifts a freeze by hand. That of a run which died is lifted at once, as the next run would do; that
+ * of one that lives, or of another client, after a confirmation.
+ */
 export const UNFREEZE_COMMAND = defineCommand({
   path: "unfreeze",
   description: "Lift the freeze of a CRD by hand. A running migration of it then ends without pruning.",
   examples: ["ksvm unfreeze widgets.example.com", "ksvm unfreeze widgets.example.com --yes"],
   operands: oneName("plural.group of a CRD"),
   flags: YES_FLAG,
-  async run(io, flags, name) {
-    const { signal, stderr, stdout } = io;
-    const connection = await connect(flags, signal);
+  async run(io, flags, given) {
+    const { signal } = io;
+    const { client, close, kube } = await connect(flags, signal);
+    const say = (text: string): void => void io.stdout.write(`${oneLine(text)}\n`);
+    const explain = (text: string): void => void io.stderr.write(`${oneLine(text)}\n`);
+    const read = (name: string): Promise<Crd | undefined> =>
+      retry(kube, () => kube.find<Crd>(`${CRDS}/${encodeURIComponent(name)}`, { signal }), { signal });
     try {
       const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: PATIENCE_MS });
-      const context = { client: connection.client, retrier, signal };
-      const findings = await inspectFreeze(context, await fullNameOf(context, name));
-      if (isNothingToLift(findings)) {
-        stdout.write(lines([`${stateOf(findings)}: nothing to do`, ...findings.notes.map(noteOf)]));
+      const name = await fullNameOf({ client, retrier, signal }, given);
+      const crd = await read(name);
+      if (crd === undefined) {
+        const text = `Cannot unfreeze "${name}": no CustomResourceDefinition has this name (expected plural.group)`;
+        throw new KsvmError("ResourceNotFound", text);
+      }
+      const condition = await conditionState(client, crd, signal);
+      const isStuck = condition.state === "stuck";
+      const freezer = freezerOf(crd.metadata);
+      if (freezer === undefined && !isStuck) {
+        const isExplained = condition.state === "explained";
+        const state = isExplained ? "frozen by its condition StorageMigrating alone" : "not frozen";
+        say(`"${name}" is ${state}: nothing to do`);
+        if (isExplained) say(`note: ${condition.note}`);
         return EXIT.done;
       }
-      stderr.write(lines([...meaningOf(findings), ...findings.notes.map(noteOf)]));
-      if (!flags.yes && !(await confirm(io, "Continue?", `lift the freeze of "${findings.name}"`))) {
-        stdout.write("nothing was changed\n");
+      if (condition.state === "explained") explain(`note: ${condition.note}`);
+
+      let isHeld = freezer !== undefined;
+      if (freezer !== undefined && freezer !== "other") {
+        const { identity, lease, since } = freezer;
+        explain(`"${name}" is frozen by ${identity} (Lease "${lease}") since ${since}.`);
+        // Who may not see the Lease cannot tell whether the run lives.
+        isHeld = (await unlessForbidden(unfreezeLeftBehind(kube, crd, signal))) !== true;
+        if (!isHeld) say(`its run is over: "${name}" is no longer frozen`);
+      } else if (freezer === "other") {
+        explain(`"${name}" is frozen by something other than ksvm.`);
+      }
+      if (!isHeld && !isStuck) return EXIT.done;
+
+      if (isHeld) {
+        explain(
+          "If that migration is still running, it ends Failed (FreezeLifted): nothing is pruned, the objects that were " +
+            "rewritten stay so, and it does not freeze again by itself. The storage version can be changed at once.",
+        );
+      }
+      if (isStuck) {
+        const why = "no migration of Kubernetes' own migrator explains it";
+        explain(`Condition StorageMigrating of "${name}" freezes it; ${why}.`);
+      }
+      if (!flags.yes && !(await confirm(io, "Continue?", `lift the freeze of "${name}"`))) {
+        say("nothing was changed");
         return EXIT.failed;
       }
-      const { isFrozen, lines: said } = await breakGlass(context, findings);
-      stdout.write(lines(said));
-      return isFrozen ? EXIT.failed : EXIT.done;
+
+      if (freezer === "other") await liftForeignFreeze(kube, name, signal);
+      else if (freezer !== undefined && isHeld) await unfreeze(kube, name, freezer.identity);
+      if (isStuck) {
+        const listed = await clearCondition(kube, name, signal);
+        const again = (listed ?? []).length === 0 ? "" : `, and listed ${listed?.join(", ")} in storedVersions again`;
+        if (listed !== undefined) say(`cleared condition StorageMigrating of "${name}"${again}`);
+      }
+      // A user may take their time before they confirm.
+      const now = await read(name);
+      if (now !== undefined && freezerOf(now.metadata) !== undefined) {
+        say(`left the freeze of "${name}": by now it is that of another run or client; run this again`);
+        return EXIT.failed;
+      }
+      if (isHeld) say(`"${name}" is no longer frozen`);
+      return EXIT.done;
     } finally {
-      await connection.close();
+      await close();
     }
   },
 });
-
-function lines(texts: readonly string[]): string {
-  return texts.map((text) => `${oneLine(text)}\n`).join("");
-}
-
-function stateOf({ condition, name }: FreezeFindings): string {
-  return condition === "explained"
-    ? `"${name}" is frozen by its condition ${STORAGE_MIGRATING_CONDITION} alone`
-    : `"${name}" is not frozen`;
-}
-
-function noteOf(note: string): string {
-  return `note: ${note}`;
-}
-
-/** What happens if this freeze is lifted. */
-function meaningOf(findings: FreezeFindings): readonly string[] {
-  const { name, freeze, condition } = findings;
-  const owner =
-    freeze === undefined
-      ? []
-      : [
-          `"${name}" is frozen by ${describeFreezer(freeze.freezer)}.`,
-          "If that migration is still running, it ends Failed (FreezeLifted): nothing is pruned, the objects that were " +
-            "rewritten stay so, and it does not freeze again by itself. The storage version can be changed at once.",
-        ];
-  const stuck =
-    condition === "stuck"
-      ? [
-          `Condition StorageMigrating of "${name}" also freezes it; no migration of Kubernetes' own migrator explains it.`,
-        ]
-      : [];
-  return [...owner, ...stuck, ...policyMeanings(findings)];
-}
-
-/** Its policy and the binding of that may belong to two runs. */
-function policyMeanings({ freeze, name, policyOwners }: FreezeFindings): readonly string[] {
-  const policy = `ValidatingAdmissionPolicy "${policyGuardOf(name).name}"`;
-  const freezer = freeze?.freezer;
-  const meanings = policyOwners.map((owner) =>
-    owner !== undefined && freezer?.kind === "run" && isSameMigration(owner, freezer.owner)
-      ? `${policy} of that run guards the freeze.`
-      : `${policy} is there, of ${describeOwner(owner)}, which has not frozen "${name}".`,
-  );
-  return [...new Set(meanings)];
-}

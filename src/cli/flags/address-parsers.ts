@@ -1,10 +1,10 @@
 import type { ReplicaAddress } from "../../certs/replicas.ts";
-import { serverUrlOf } from "../../old/kube/connect/server-url.ts";
 import { InvalidValue } from "./flag.ts";
 
 /**
  * Reads `--apiserver-endpoints`: a comma-separated list of URLs, each with a path if the API server has one.
- * @throws {InvalidValue} if one is not an https URL, or comes twice: the user meant another one, which would never be asked.
+ * @throws {InvalidValue} if one is not an https URL, or comes twice: the user meant another one, which would never be
+ *   asked.
  */
 export function parseEndpoints(text: string): readonly string[] {
   const urls = text.split(",").map((part) => {
@@ -21,13 +21,21 @@ export function parseEndpoints(text: string): readonly string[] {
   return urls;
 }
 
-/** Reads `--server`, as a kubeconfig has it. @throws {InvalidValue} if it is no URL of an API server. */
+/**
+ * Reads `--server`, as a kubeconfig has it: a URL, with a path or without, and for `host` and `host:port` plain http,
+ * as client-go does. `localhost:8001` is what `kubectl proxy` listens on.
+ *
+ * @returns without a slash at its end
+ * @throws {InvalidValue} if it is no URL of an API server.
+ */
 export function parseServer(text: string): string {
-  try {
-    return serverUrlOf(text);
-  } catch {
+  const isUrl = /^[a-z][a-z0-9+.-]*:\/\//i.test(text);
+  const url = URL.parse(isUrl ? text : `http://${text}`);
+  const isUsable = url !== null && ["http:", "https:"].includes(url.protocol) && url.hostname !== "";
+  if (!isUsable || (!isUrl && url.pathname !== "/") || url.search !== "" || url.hash !== "") {
     throw new InvalidValue('the URL of an API server, such as "https://10.0.0.1:6443"');
   }
+  return `${url.origin}${url.pathname}`.replace(/\/+$/, "");
 }
 
 /** Reads the URL of the webhook. @throws {InvalidValue} if API servers would not accept it. */

@@ -1,13 +1,15 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
-import { CERTIFICATE_SECRET, WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../api/names.ts";
+import { CERTIFICATE_SECRET, WEBHOOK_SERVICE } from "../../api/names.ts";
 import {
   DEFAULT_APISERVER_DWELL_MS,
+  DEFAULT_CA_LIFETIME_MS,
   DEFAULT_RENEW_BEFORE,
   DEFAULT_REPLICA_DWELL_MS,
+  DEFAULT_SERVING_LIFETIME_MS,
 } from "../../certs/rotation-plan.ts";
-import { DEFAULT_CA_LIFETIME_MS, DEFAULT_SERVING_LIFETIME_MS } from "../../certs/lifetimes.ts";
-import { KsvmError } from "../../errors.ts";
 import { DEFAULT_CLUSTER_DOMAIN, hostIn } from "../../certs/service-names.ts";
+import { KsvmError } from "../../errors.ts";
+import { WEBHOOK_NAME } from "../../freeze/rule.ts";
 import { parseAddresses, parseNames, parseWebhookUrl } from "./address-parsers.ts";
 import type { FlagsOf, FlagTable } from "./flag.ts";
 import { duration, optional, value } from "./kinds.ts";

@@ -1,8 +1,8 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import { CERTIFICATE_SECRET } from "../../api/names.ts";
 import { CERTIFICATE_SOURCES, CONTROLLER_DEFAULTS, MAX_CONCURRENT_MIGRATIONS } from "../../controller/settings.ts";
-import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS } from "../../trigger/heartbeat-limit.ts";
-import { DEFAULT_DRAIN_MS } from "../../webhook/shutdown-times.ts";
+import { DEFAULT_INTERVAL_MS, MAX_INTERVAL_MS, MIN_INTERVAL_MS } from "../../trigger/trigger.ts";
+import { DEFAULT_DRAIN_MS } from "../../webhook/webhook-configuration.ts";
 import { parseGroups, parseResources } from "./address-parsers.ts";
 import { ISSUE_FLAGS, RENEWAL_FLAGS, WEBHOOK_URL_FLAGS } from "./certificate-flags.ts";
 import type { FlagTable } from "./flag.ts";
@@ -67,8 +67,8 @@ const WEBHOOK_FLAGS = {
     placeholder: "source",
     default: CONTROLLER_DEFAULTS.certificates,
     help:
-      "where the serving certificate is: own is the Secret that ksvm certs keeps, secret is a Secret that another program keeps, " +
-      "files is a mounted key pair",
+      "where the serving certificate is: own is the Secret that ksvm certs keeps, secret is a Secret that another " +
+      "program keeps, files is a mounted key pair",
   }),
   "cert-secret": value(anyText, {
     placeholder: "name",
@@ -102,8 +102,8 @@ export const CONTROLLER_FLAGS = {
     placeholder: "n",
     default: CONTROLLER_DEFAULTS.finishedMigrationsLimit,
     help:
-      "maximum number of finished migrations of a resource to keep; 0 means no limit. The trigger removes its own, and one that failed " +
-      "with FreezeLifted stays",
+      "maximum number of finished migrations of a resource to keep; 0 means no limit. The trigger removes its own, " +
+      "and one that failed with FreezeLifted stays",
   }),
   "manage-stored-versions": value(parseBoolean, {
     placeholder: "bool",

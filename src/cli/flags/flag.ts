@@ -1,5 +1,5 @@
 import { KsvmError } from "../../errors.ts";
-import { withoutUserInfo } from "../../old/kube/connect/proxy.ts";
+import { withoutUser } from "../../kube/client.ts";
 
 /** What the value of a flag is measured in. It ends the value's name: `--settle` is read as `settleMs`. */
 export type FlagUnit = "" | "Ms";
@@ -98,7 +98,7 @@ function readFlag(name: string, flag: Flag<unknown>, given: GivenFlags): unknown
   } catch (error) {
     if (error instanceof InvalidValue) {
       // What is no URL that a flag takes may be one with a password in it.
-      const shown = typeof value === "string" ? JSON.stringify(withoutUserInfo(value)) : "that way";
+      const shown = typeof value === "string" ? JSON.stringify(withoutUser(value)) : "that way";
       throw new KsvmError("Usage", `Cannot use --${name} ${shown}: ${error.message}`, { cause: error });
     }
     throw error;

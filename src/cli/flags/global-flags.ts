@@ -1,7 +1,6 @@
 import { LOG_FORMATS, LOG_LEVELS } from "../../observability/logger.ts";
-import { DEFAULT_REQUEST_TIMEOUT_MS } from "../../old/kube/transport-options.ts";
 import { type FlagsOf, type FlagTable, inGroup } from "./flag.ts";
-import { choice, duration, optional, repeated } from "./kinds.ts";
+import { choice, optional, repeated } from "./kinds.ts";
 import { parseServer } from "./address-parsers.ts";
 import { someText, wholeNumber } from "./parsers.ts";
 
@@ -19,11 +18,6 @@ const CONNECTION_FLAGS = {
   as: optional(someText, { placeholder: "user", help: "user to impersonate, who may be a service account" }),
   "as-group": repeated(someText, { placeholder: "group", help: "group to impersonate; can be repeated" }),
   "as-uid": optional(someText, { placeholder: "uid", help: "UID to impersonate" }),
-  "request-timeout": duration({
-    default: DEFAULT_REQUEST_TIMEOUT_MS,
-    range: [1_000, 600_000],
-    help: "maximum time for one request, a watch aside",
-  }),
 } satisfies FlagTable;
 
 const LOG_FLAGS = {

@@ -1,17 +1,10 @@
-import { DEFAULT_MAX_IN_FLIGHT, MAX_IN_FLIGHT } from "../../old/retry/limiter.ts";
-import { PRIORITIES } from "../../old/migrator/assemble-run.ts";
-import { DEFAULT_MAX_QPS } from "../../old/retry/pacer.ts";
-import { DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE } from "../../old/migrator/rewrite/page-size.ts";
-import { DEFAULT_MAX_IDLE_MS, DEFAULT_WEBHOOK_WAIT_MS } from "../../old/retry/retrier.ts";
-import { DEFAULT_CONVERGENCE_TIMEOUT_MS } from "../../old/apiservers/converge.ts";
-import { DEFAULT_GUARD, GUARD_CHOICES } from "../../old/freeze/guard.ts";
-import { DEFAULT_PROOF_TIMEOUT_MS } from "../../old/freeze/freeze-proof.ts";
-import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../old/migrator/run-until-done.ts";
-import { DEFAULT_SETTLE_MS, DEFAULT_SHUTDOWN_DELAY_MS } from "../../old/apiservers/settle.ts";
+import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
+import { DEFAULT_MAX_IDLE_MS } from "../../migrator/attempts.ts";
+import { DEFAULT_MAX_IN_FLIGHT } from "../../migrator/limiter.ts";
 import { parseEndpoints } from "./address-parsers.ts";
 import { type FlagTable, inGroup } from "./flag.ts";
-import { choice, duration, optional, repeated, value } from "./kinds.ts";
-import { anyText, parseQps, wholeNumber } from "./parsers.ts";
+import { duration, optional, repeated, toggle, value } from "./kinds.ts";
+import { anyText, durationText, parseQps, wholeNumber } from "./parsers.ts";
 
 /** `--apiserver-endpoints`, for every command that asks each API server. */
 export const ENDPOINT_FLAGS = {
@@ -21,49 +14,33 @@ export const ENDPOINT_FLAGS = {
   }),
 } satisfies FlagTable;
 
-const TUNING_FLAGS = {
+/** An API server takes 600 requests at the same time, from all of its clients. */
+const MAX_IN_FLIGHT = 256;
+
+/** The flags of every command that carries out migrations. */
+export const MIGRATION_FLAGS = inGroup("advanced", {
   settle: duration({
     default: DEFAULT_SETTLE_MS,
     help:
-      "minimum time since the last change of the storage version; must be longer than the --request-timeout of the " +
-      "API servers",
+      "time to wait for writes in an earlier version, once every API server has observed the last change; must be " +
+      "half a minute longer than the --request-timeout of the API servers, and " +
+      `${durationText(DEFAULT_SETTLE_MS)} or more`,
   }),
-  "shutdown-delay": duration({
-    default: DEFAULT_SHUTDOWN_DELAY_MS,
+  "unsafe-settle": toggle({
     help:
-      "how long an API server goes on taking requests after it has begun to end: the --shutdown-delay-duration of the " +
-      "kube-apiserver; where one may have left, ksvm waits for that time and --settle",
-  }),
-  "page-size": value(wholeNumber(1, MAX_PAGE_SIZE), {
-    placeholder: "n",
-    default: DEFAULT_PAGE_SIZE,
-    help: "maximum number of objects in a page; pages are smaller if objects are large or a page takes too long",
+      "take a shorter --settle. Data is lost if a request of before is still under way after it: an object is then " +
+      "stored in a version that storedVersions no longer lists",
   }),
   "max-in-flight": value(wholeNumber(1, MAX_IN_FLIGHT), {
     placeholder: "n",
     default: DEFAULT_MAX_IN_FLIGHT,
-    help:
-      "maximum number of concurrent requests; a run begins with 4 and adapts to the requests that the API server " +
-      "finishes in a second, to its errors, and to how long other clients wait",
+    help: "maximum number of concurrent requests; a run begins with 4 and adapts to how long the API server takes",
   }),
   "max-qps": value(parseQps, {
     placeholder: "n",
-    default: DEFAULT_MAX_QPS,
+    default: Number.POSITIVE_INFINITY,
     defaultText: "0",
     help: "maximum number of requests per second; 0 means no limit",
-  }),
-  "proof-timeout": duration({
-    default: DEFAULT_PROOF_TIMEOUT_MS,
-    help: "maximum time for the guard to take effect on every API server",
-  }),
-  "convergence-timeout": duration({
-    default: DEFAULT_CONVERGENCE_TIMEOUT_MS,
-    help: "maximum time for the API servers to follow a change of the storage version",
-  }),
-  convergence: choice(["auto", "strict"], {
-    placeholder: "mode",
-    default: "auto",
-    help: "strict fails instead of sampling API servers that cannot be reached one by one",
   }),
   ...ENDPOINT_FLAGS,
   "ignore-apiserver": repeated(anyText, {
@@ -74,31 +51,6 @@ const TUNING_FLAGS = {
   }),
   "max-idle": duration({
     default: DEFAULT_MAX_IDLE_MS,
-    help: "maximum time without progress before failing",
+    help: "maximum time without progress before failing, and before going on beside Kubernetes' own migrator",
   }),
-  "webhook-wait": duration({
-    default: DEFAULT_WEBHOOK_WAIT_MS,
-    help: "maximum time without progress before failing if the cause is a webhook of another client",
-  }),
-  "max-freeze-idle": duration({
-    default: DEFAULT_MAX_FREEZE_IDLE_MS,
-    help: "maximum time in which requests fail without progress before lifting the freeze; the run freezes again when it can continue",
-  }),
-} satisfies FlagTable;
-
-/** The flags of every command that carries out migrations. */
-export const MIGRATION_FLAGS = {
-  guard: choice(GUARD_CHOICES, {
-    placeholder: "guard",
-    default: DEFAULT_GUARD,
-    help: "what enforces the freeze; auto is the webhook if it is installed, otherwise a policy",
-  }),
-  priority: choice(PRIORITIES, {
-    placeholder: "priority",
-    default: "background",
-    help:
-      "background slows down when other clients have to wait; fast uses all that the API servers give within " +
-      "--max-in-flight",
-  }),
-  ...inGroup("advanced", TUNING_FLAGS),
-} satisfies FlagTable;
+}) satisfies FlagTable;

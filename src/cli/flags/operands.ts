@@ -36,7 +36,9 @@ export function oneName(help: string): Operands<string> {
   };
 }
 
-/** @throws {KsvmError} Usage for what names no resource: a subresource as in `pods/log`, or an object as in `pods/a`. */
+/**
+ * @throws {KsvmError} Usage for what names no resource: a subresource as in `pods/log`, or an object as in `pods/a`.
+ */
 function nameIn(given: string): string {
   const [resource = ""] = given.split("/");
   if (resource !== given) {

@@ -3,7 +3,10 @@ import { InvalidValue } from "./flag.ts";
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 const SECOND_MS = 1_000;
-/** Of a millisecond: Go's durations have no smaller part, and what is smaller is an error of floating point, as in 1.1 hours. */
+/**
+ * Of a millisecond: Go's durations have no smaller part, and what is smaller is an error of floating point, as in 1.1
+ * hours.
+ */
 const NANOSECOND_DIGITS = 6;
 
 const DURATION = /^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?$/;

@@ -1,15 +1,8 @@
 import { configDigestOf } from "../../api/reencryption.ts";
-import { DEFAULT_PROOF_TIMEOUT_MS } from "../../old/freeze/freeze-proof.ts";
-import { DEFAULT_GUARD } from "../../old/freeze/guard.ts";
-import type { RunSettings } from "../../old/migrator/assemble-run.ts";
-import { DEFAULT_MAX_FREEZE_IDLE_MS } from "../../old/migrator/run-until-done.ts";
-import { DEFAULT_SETTLE_MS } from "../../old/apiservers/settle.ts";
-import { type FlagsOf, type FlagTable, InvalidValue } from "./flag.ts";
-import { duration, optional, repeated, toggle } from "./kinds.ts";
-import { ENDPOINT_FLAGS, MIGRATION_FLAGS } from "./migration-flags.ts";
-import { anyText } from "./parsers.ts";
+import { type FlagTable, InvalidValue } from "./flag.ts";
+import { optional, toggle } from "./kinds.ts";
+import { MIGRATION_FLAGS } from "./migration-flags.ts";
 import { LEASE_NAMESPACE_FLAG, RUN_OUTPUT_FLAG } from "./run-flags.ts";
-import { runSettingsOf } from "./run-settings.ts";
 
 /** @returns as API servers show it */
 export function parseDigest(text: string): string {
@@ -19,12 +12,6 @@ export function parseDigest(text: string): string {
   }
   return digest;
 }
-
-/**
- * The default of `--convergence-timeout`, in milliseconds: an API server looks at its configuration once a minute, and a KMS v2
- * plugin is asked for its key once a minute.
- */
-const DEFAULT_ROLLOUT_MS = 600_000;
 
 /** The flags of `ksvm reencrypt`. */
 export const REENCRYPT_FLAGS = {
@@ -41,42 +28,24 @@ export const REENCRYPT_FLAGS = {
       "If not set, any configuration that all of them use counts, also an old one that none of them has replaced yet",
   }),
   ...RUN_OUTPUT_FLAG,
-  settle: duration({
-    default: DEFAULT_SETTLE_MS,
+  ...MIGRATION_FLAGS,
+  settle: {
+    ...MIGRATION_FLAGS.settle,
     help:
-      "minimum time since ksvm first saw all API servers use the same configuration; must be longer than the " +
-      "--request-timeout of the API servers",
-  }),
-  "shutdown-delay": MIGRATION_FLAGS["shutdown-delay"],
-  "page-size": MIGRATION_FLAGS["page-size"],
-  "max-in-flight": MIGRATION_FLAGS["max-in-flight"],
-  priority: MIGRATION_FLAGS.priority,
-  "max-qps": MIGRATION_FLAGS["max-qps"],
-  "convergence-timeout": duration({
-    default: DEFAULT_ROLLOUT_MS,
-    help: "maximum time for the API servers to use the same encryption configuration and key",
-  }),
-  convergence: MIGRATION_FLAGS.convergence,
-  ...ENDPOINT_FLAGS,
-  "ignore-apiserver": repeated(anyText, {
-    placeholder: "identity",
+      "time to wait for writes with an earlier configuration, once every API server uses the same one; must be half a " +
+      "minute longer than the --request-timeout of the API servers",
+  },
+  "unsafe-settle": {
+    ...MIGRATION_FLAGS["unsafe-settle"],
+    help:
+      "take a shorter --settle. Data is lost if a request of before is still under way after it: the object keeps the old " +
+      "key, and nothing can read it once that key is removed",
+  },
+  "ignore-apiserver": {
+    ...MIGRATION_FLAGS["ignore-apiserver"],
     help:
       "name of an identity Lease in kube-system whose API server is gone; can be repeated. Data is lost if that API " +
       "server still runs: it may write with the old key",
-  }),
-  "max-idle": MIGRATION_FLAGS["max-idle"],
-  "webhook-wait": MIGRATION_FLAGS["webhook-wait"],
+  },
   ...LEASE_NAMESPACE_FLAG,
 } satisfies FlagTable;
-
-/** What the flags say of the runs: no CRD is frozen, so nothing about a freeze can be chosen. */
-export function reencryptSettingsOf(
-  flags: Omit<FlagsOf<typeof REENCRYPT_FLAGS>, "all" | "assumeConfigRolledOut" | "expectConfig">,
-): RunSettings {
-  const freeze = {
-    guard: DEFAULT_GUARD,
-    proofTimeoutMs: DEFAULT_PROOF_TIMEOUT_MS,
-    maxFreezeIdleMs: DEFAULT_MAX_FREEZE_IDLE_MS,
-  };
-  return runSettingsOf({ ...flags, ...freeze }, { crdMode: "rewrite", leaseNamespace: flags.leaseNamespace });
-}

@@ -1,47 +1,43 @@
-import type { CrdMode } from "../../api/migration.ts";
-import type { RunSettings } from "../../old/migrator/assemble-run.ts";
-import type { FieldsMode } from "../../old/migrator/run-context.ts";
+import { DEFAULT_SETTLE_MS } from "../../apiservers/settle.ts";
+import { KsvmError } from "../../errors.ts";
+import type { RunSettings } from "../../migrator/migrate.ts";
 import type { FlagsOf } from "./flag.ts";
 import type { MIGRATION_FLAGS } from "./migration-flags.ts";
-import type { WriteVia } from "./run-flags.ts";
+import { durationText } from "./parsers.ts";
 
-/** What a command decides about its runs, beside their flags. */
-interface RunWay {
-  readonly crdMode: CrdMode;
-  readonly leaseNamespace: string;
-  /** What objects are written through. @default "resource" */
-  readonly via?: WriteVia;
-  /** What becomes of managedFields. @default "auto" */
-  readonly managedFields?: FieldsMode;
+type RunFlags = FlagsOf<typeof MIGRATION_FLAGS> & { readonly leaseNamespace?: string };
+
+/**
+ * What the flags of a command say of its runs.
+ * @throws {KsvmError} Usage for a shorter wait than is safe
+ */
+export function runSettingsOf(flags: RunFlags): RunSettings {
+  const { leaseNamespace, maxIdleMs, maxInFlight, maxQps, settleMs, unsafeSettle } = flags;
+  if (isUnsafe(flags) && !unsafeSettle) {
+    throw new KsvmError(
+      "Usage",
+      `Cannot use --settle ${durationText(settleMs)}: a request may run for 60 s, so less than ` +
+        `${durationText(DEFAULT_SETTLE_MS)} may lose data; to take that risk, as in a test, add --unsafe-settle`,
+    );
+  }
+  return {
+    settleMs,
+    maxInFlight,
+    maxQps,
+    maxIdleMs,
+    endpoints: flags.apiserverEndpoints,
+    ignored: flags.ignoreApiserver,
+    ...(leaseNamespace === undefined ? {} : { leaseNamespace }),
+  };
 }
 
-/** What the flags of a command that carries out migrations say of its runs. */
-export function runSettingsOf(
-  flags: FlagsOf<typeof MIGRATION_FLAGS>,
-  { crdMode, leaseNamespace, managedFields = "auto", via = "resource" }: RunWay,
-): RunSettings {
-  const { convergenceTimeoutMs, guard, maxFreezeIdleMs, pageSize, proofTimeoutMs, settleMs, shutdownDelayMs } = flags;
-  return {
-    options: {
-      convergenceTimeoutMs,
-      crdMode,
-      guard,
-      leaseNamespace,
-      maxFreezeIdleMs,
-      pageSize,
-      proofTimeoutMs,
-      settleMs,
-      shutdownDelayMs,
-      managedFields,
-      ...(via === "status" ? { subresource: via } : {}),
-    },
-    maxInFlight: flags.maxInFlight,
-    maxQps: flags.maxQps,
-    priority: flags.priority,
-    maxIdleMs: flags.maxIdleMs,
-    webhookWaitMs: flags.webhookWaitMs,
-    apiserverEndpoints: flags.apiserverEndpoints,
-    ignoredApiservers: flags.ignoreApiserver,
-    strict: flags.convergence === "strict",
-  };
+/** What a user has to know who shortens the wait; `undefined` where it is long enough. */
+export function settleWarning(flags: Pick<RunFlags, "settleMs">): string | undefined {
+  if (!isUnsafe(flags)) return undefined;
+  const [given, safe] = [flags.settleMs, DEFAULT_SETTLE_MS].map(durationText);
+  return `--settle ${given} is shorter than ${safe}: data is lost if a request of before is still under way then`;
+}
+
+function isUnsafe({ settleMs }: Pick<RunFlags, "settleMs">): boolean {
+  return settleMs < DEFAULT_SETTLE_MS;
 }

@@ -1,6 +1,5 @@
-import type { Counts } from "../../old/migrator/rewrite/counts.ts";
-import type { MigrationEvent } from "../../old/migrator/events.ts";
-import { describeCounts, describeEvent, progressLine } from "./describe-event.ts";
+import type { MigrationEvent, Tally } from "../../migrator/types.ts";
+import { describeCounts, describeEvent, doneIn, progressLine } from "./describe-event.ts";
 import { oneLine } from "./printable.ts";
 
 /** A line of a checklist that stays. */
@@ -15,25 +14,16 @@ export interface ChecklistLine {
 /** What is under way. */
 export type Active =
   | { readonly kind: "waiting"; readonly text: string }
-  | { readonly kind: "rewriting"; readonly counts: Readonly<Counts>; readonly since: number };
-
-const STEPS: ReadonlySet<MigrationEvent["type"]> = new Set([
-  "frozen",
-  "proven",
-  "converged",
-  "encryptingAlike",
-  "pruned",
-  "unfrozen",
-]);
-const WARNINGS: ReadonlySet<MigrationEvent["type"]> = new Set(["warning", "startingAgain"]);
-/** What goes on until the next event that is no note. */
-const WAITS: ReadonlySet<MigrationEvent["type"]> = new Set(["contended", "waiting", "yielding"]);
+  | { readonly kind: "rewriting"; readonly tally: Readonly<Tally>; readonly since: number };
 
 /** The steps of one run, as its events tell them; it decides what a terminal shows, and draws nothing. */
 export class Checklist {
   #active: Active | undefined;
+  /** When the wait for requests of before began; `undefined` outside of it. */
   #settlingSince: number | undefined;
+  /** When the last step ended. */
   #since: number;
+  #isWaitTold = false;
 
   /** @param now when the run began, in milliseconds on a monotonic clock, as everywhere here */
   constructor(now: number) {
@@ -47,61 +37,74 @@ export class Checklist {
 
   /** @returns the lines that an event adds */
   take(event: MigrationEvent, now: number): readonly ChecklistLine[] {
-    if (event.type === "progress") {
-      const settled = this.#settled(now);
-      const since = this.#active?.kind === "rewriting" ? this.#active.since : now;
-      this.#active = { kind: "rewriting", counts: event.counts, since };
-      return settled;
-    }
     const text = describeEvent(event) ?? "";
-    if (event.type === "settling") {
-      this.#settlingSince ??= now;
-      this.#active = { kind: "waiting", text };
-      return [];
+    const isWaitTold = this.#isWaitTold;
+    this.#isWaitTold = event.type === "waiting";
+    switch (event.type) {
+      case "progress": {
+        const since = this.#active?.kind === "rewriting" ? this.#active.since : now;
+        this.#active = { kind: "rewriting", tally: event.tally, since };
+        return [];
+      }
+      case "settling":
+        this.#settlingSince ??= now;
+        this.#active = { kind: "waiting", text };
+        return [];
+      case "settled": {
+        const since = this.#settlingSince ?? now;
+        this.#settlingSince = undefined;
+        this.#active = undefined;
+        this.#since = now;
+        return event.isLongPast ? [] : [{ mark: "done", text, tookMs: now - since }];
+      }
+      case "waiting": {
+        const broken = event.for === "apiServer" ? [] : this.#brokenOff(now);
+        this.#active = { kind: "waiting", text };
+        // Each try says it again, and the line at the end shows the latest.
+        return isWaitTold ? broken : [...broken, { mark: "note", text }];
+      }
+      case "beginsAgain":
+        return [...this.#brokenOff(now), { mark: "warning", text }];
+      case "warning":
+        return [{ mark: "warning", text }];
+      case "resumed":
+        return [{ mark: "note", text }];
+      case "converged":
+      case "frozen":
+      case "pruned":
+      case "unfrozen": {
+        const rewritten = this.#rewritten(now);
+        const tookMs = now - this.#since;
+        this.#active = undefined;
+        this.#since = now;
+        return [...rewritten, { mark: "done", text, tookMs }];
+      }
     }
-    if (WAITS.has(event.type)) {
-      this.#active = { kind: "waiting", text };
-    }
-    return STEPS.has(event.type) ? this.#step(text, now) : [{ mark: markOf(event), text }];
-  }
-
-  #step(text: string, now: number): readonly ChecklistLine[] {
-    const before = [...this.#settled(now), ...this.#rewritten(now)];
-    const tookMs = now - this.#since;
-    this.#active = undefined;
-    this.#since = now;
-    return [...before, { mark: "done", text, tookMs }];
   }
 
   /** The lines that the end of the run adds. */
   end(now: number): readonly ChecklistLine[] {
-    const lines = this.#rewritten(now);
+    const lines = [...this.#brokenOff(now), ...this.#rewritten(now)];
     this.#active = undefined;
     return lines;
   }
 
-  #settled(now: number): readonly ChecklistLine[] {
+  /** A wait that did not end is no step that was done. */
+  #brokenOff(now: number): readonly ChecklistLine[] {
     const since = this.#settlingSince;
-    if (since === undefined) {
-      return [];
-    }
+    if (since === undefined) return [];
     this.#settlingSince = undefined;
+    this.#active = undefined;
     this.#since = now;
-    return [{ mark: "done", text: "writes that were under way have landed", tookMs: now - since }];
+    return [{ mark: "warning", text: "interrupted: requests of before may still be under way", tookMs: now - since }];
   }
 
   #rewritten(now: number): readonly ChecklistLine[] {
-    if (this.#active?.kind !== "rewriting") {
-      return [];
-    }
-    const { counts, since } = this.#active;
+    if (this.#active?.kind !== "rewriting") return [];
+    const { since, tally } = this.#active;
     this.#since = now;
-    return [{ mark: counts.failed > 0 ? "warning" : "done", text: describeCounts(counts), tookMs: now - since }];
+    return [{ mark: tally.failed > 0 ? "warning" : "done", text: describeCounts(tally), tookMs: now - since }];
   }
-}
-
-function markOf({ type }: MigrationEvent): ChecklistLine["mark"] {
-  return WARNINGS.has(type) ? "warning" : "note";
 }
 
 /** A narrower bar shows nothing, and is left out; in columns, as the widest. */
@@ -117,9 +120,10 @@ export function activeLine(active: Active, now: number, columns: number): string
   if (active.kind === "waiting") {
     return cut(oneLine(`  … ${active.text}`), room);
   }
-  const { counts, since } = active;
-  const text = progressLine(counts, now - since);
-  const share = counts.done / Math.max(counts.total ?? counts.done, counts.done, 1);
+  const { since, tally } = active;
+  const text = progressLine(tally, now - since);
+  const done = doneIn(tally);
+  const share = done / Math.max(tally.total, done, 1);
   const width = Math.min(MAX_BAR_WIDTH, room - text.length - "  … [] ".length);
   const filled = Math.round(share * width);
   const bar = width < MIN_BAR_WIDTH ? "" : `[${"#".repeat(filled).padEnd(width, ".")}] `;

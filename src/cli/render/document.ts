@@ -13,7 +13,9 @@ type DocumentKind =
   | "Status"
   | "Version";
 
-/** What a program reads, as Kubernetes prints its objects: with apiVersion and kind, by which a reader knows the fields. */
+/**
+ * What a program reads, as Kubernetes prints its objects: with apiVersion and kind, by which a reader knows the fields.
+ */
 export function documentOf(kind: DocumentKind, content: object): object {
   return { apiVersion: DOCUMENT_API_VERSION, kind, ...content };
 }

@@ -1,6 +1,8 @@
 import type { Estimate } from "../../plan/estimate.ts";
 
-/** The requests and the time of a migration, for the columns REQUESTS and TIME; `-` where there is nothing to estimate. */
+/**
+ * The requests and the time of a migration, for the columns REQUESTS and TIME; `-` where there is nothing to estimate.
+ */
 export function estimateCells(estimate: Estimate | undefined): readonly [requests: string, time: string] {
   return estimate === undefined ? ["-", "-"] : [String(estimate.requests), timeText(estimate.seconds)];
 }

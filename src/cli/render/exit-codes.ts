@@ -13,8 +13,8 @@ export const EXIT = {
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
 /**
- * The exit code of several pieces of work: an interruption above all, then what is known to fail, then a failure, then what was
- * left over.
+ * The exit code of several pieces of work: an interruption above all, then what is known to fail, then a failure, then
+ * what was left over.
  */
 export function worstOf(codes: readonly ExitCode[]): ExitCode {
   const { failed, incomplete, interrupted, needsMigration, usage, wouldFail } = EXIT;

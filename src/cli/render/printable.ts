@@ -1,6 +1,6 @@
 /**
- * Characters that a terminal acts on, or that reorder a line: names, messages and annotations come from any user who may write
- * them. A line break and a tab are the renderer's own.
+ * Characters that a terminal acts on, or that reorder a line: names, messages and annotations come from any user who
+ * may write them. A line break and a tab are the renderer's own.
  */
 const CONTROL = /[\p{Cc}\u2028\u2029\u202A-\u202E\u2066-\u2069]/gu;
 

@@ -1,6 +1,5 @@
 import type { CountedEntry } from "../../plan/inventory.ts";
 import { estimateCells } from "./estimate-cells.ts";
-import { fieldVersionsText } from "../../plan/field-versions.ts";
 import { documentOf } from "./document.ts";
 import { renderTable } from "./render-table.ts";
 import { yamlText } from "./yaml-text.ts";
@@ -49,12 +48,12 @@ function shortTable(entries: readonly CountedEntry[]): string {
 
 /** Everything there is to say of a resource in a plan; `undefined` where there is nothing. */
 function noteOf(entry: CountedEntry): string | undefined {
-  return joined(entry.note ?? reasonOf(entry), entry.pruneDoubt, conversionOf(entry), fieldsOf(entry));
+  return joined(entry.note ?? reasonOf(entry), entry.pruneDoubt, conversionOf(entry));
 }
 
 /** What the short table says. */
 function remarkOf(entry: CountedEntry): string | undefined {
-  return joined(reasonOf(entry), entry.pruneDoubt, conversionOf(entry), fieldsOf(entry));
+  return joined(reasonOf(entry), entry.pruneDoubt, conversionOf(entry));
 }
 
 /** Once: a list that fails for it says the same. */
@@ -62,10 +61,6 @@ function conversionOf({ conversionProblem, note }: CountedEntry): string | undef
   return conversionProblem === undefined || note?.includes(conversionProblem) === true
     ? undefined
     : `its conversion webhook cannot be called: ${conversionProblem}`;
-}
-
-function fieldsOf({ managedFields }: CountedEntry): string | undefined {
-  return managedFields === undefined || managedFields.objects === 0 ? undefined : fieldVersionsText(managedFields);
 }
 
 function joined(...parts: readonly (string | undefined)[]): string | undefined {

@@ -1,6 +1,6 @@
-import type { Counts } from "../../old/migrator/rewrite/counts.ts";
-import type { MigrationResult } from "../../old/migrator/result.ts";
-import { describeCounts } from "./describe-event.ts";
+import { type MigrationResult, newTally, type Tally } from "../../migrator/types.ts";
+import { describeCounts, doneIn } from "./describe-event.ts";
+import { countsIn } from "./reporter.ts";
 
 /** What became of several resources that were to be re-encrypted together. */
 export interface ReencryptionSummary {
@@ -13,8 +13,7 @@ export interface ReencryptionSummary {
 }
 
 /** The summary in words, on one line. */
-export function describeSummary(summary: ReencryptionSummary): string {
-  const { encryption, notDone, results } = summary;
+export function describeSummary({ encryption, notDone, results }: ReencryptionSummary): string {
   const all = results.length + notDone.length;
   const left = notDone.length === 0 ? "" : `; not ${notDone.join(", ")}: the old key is still needed`;
   const by = encryption === undefined ? "" : ` with configuration ${encryption}`;
@@ -23,38 +22,30 @@ export function describeSummary(summary: ReencryptionSummary): string {
 
 /** That objects were not rewritten, and why, in words; `undefined` where all of them were. */
 export function describeUnchanged(results: readonly MigrationResult[]): string | undefined {
-  const { current, done } = totalOf(results);
-  if (done === 0) {
-    return "no object was rewritten: there is none";
-  }
+  const total = totalOf(results);
+  const [current, done] = [total.current, doneIn(total)];
+  if (done === 0) return "no object was rewritten: there is none";
   const all = current === done ? "no object was rewritten" : `${current} of ${done} objects were not rewritten`;
   return current === 0 ? undefined : `${all}: this configuration stores them as they were before`;
 }
 
 /** The summary as one line of `-o json`. */
-export function summaryLine(summary: ReencryptionSummary): object {
-  const { encryption, notDone, results } = summary;
+export function summaryLine({ encryption, notDone, results }: ReencryptionSummary): object {
   return {
     type: "summary",
     resources: results.map(({ resource }) => resource),
     notDone,
     ...(encryption === undefined ? {} : { encryption }),
-    counts: totalOf(results),
+    counts: countsIn(totalOf(results)),
   };
 }
 
-function totalOf(results: readonly MigrationResult[]): Counts {
-  const sum = (field: Exclude<keyof Counts, "total">): number =>
-    results.reduce((total, { counts }) => total + (counts?.[field] ?? 0), 0);
-  const done = sum("done");
-  return {
-    done,
-    migrated: sum("migrated"),
-    current: sum("current"),
-    newer: sum("newer"),
-    gone: sum("gone"),
-    failed: sum("failed"),
-    changed: sum("changed"),
-    total: done,
-  };
+function totalOf(results: readonly MigrationResult[]): Tally {
+  const sum = newTally();
+  for (const { tally } of results) {
+    for (const field of ["total", "rewritten", "current", "newer", "gone", "failed", "changed"] as const) {
+      sum[field] += tally?.[field] ?? 0;
+    }
+  }
+  return sum;
 }

@@ -86,8 +86,8 @@ function runsTable(runs: readonly RunLine[], now: number): readonly string[] {
   if (runs.length === 0) {
     return [];
   }
-  const rows = runs.map((run) => [run.resource, runStateOf(run, now), checkpointOf(run), run.holder ?? "-", run.lease]);
-  return [renderTable([["RUN", "STATE", "CHECKPOINT", "BY", "LEASE"], ...rows])];
+  const rows = runs.map((run) => [run.resource, runStateOf(run, now), run.holder ?? "-", run.lease]);
+  return [renderTable([["RUN", "STATE", "BY", "LEASE"], ...rows])];
 }
 
 /** How a run stands by its Lease, in words. @param now milliseconds since the Unix epoch */
@@ -100,14 +100,6 @@ function runStateOf({ renewed, state }: LeaseLine, now: number): string {
     unknown: "unknown: its Lease was renewed in the future",
   };
   return texts[state];
-}
-
-/** "covered of all", at most all that there were: objects that are gone by now are covered, too. */
-function checkpointOf({ checkpoint, objects }: RunLine): string {
-  if (checkpoint === undefined) {
-    return "-";
-  }
-  return objects === undefined ? String(checkpoint) : `${checkpoint}/${Math.max(objects, checkpoint)}`;
 }
 
 function freezesTable(freezes: readonly FreezeLine[], now: number): string {
@@ -132,14 +124,13 @@ function storageTable(lines: readonly StorageLine[], now: number): readonly stri
   if (lines.length === 0) {
     return [];
   }
-  const rows = lines.map(({ lookedAt, resource, servers = [], storageVersion, storedVersions }) => [
+  const rows = lines.map(({ lookedAt, resource, storageVersion, storedVersions }) => [
     resource,
-    storedVersions?.join(",") ?? "-",
-    storageVersion ?? "-",
-    servers.map(({ server, version }) => `${server}: ${version}`).join(", ") || "-",
+    storedVersions.join(","),
+    storageVersion,
     ageOf(lookedAt, now),
   ]);
-  return [renderTable([["NOT STORED ALIKE", "STORED", "STORAGE", "API SERVERS", "LOOKED AT"], ...rows])];
+  return [renderTable([["NOT STORED ALIKE", "STORED", "STORAGE", "LOOKED AT"], ...rows])];
 }
 
 /**
@@ -163,17 +154,14 @@ function describeController(
 }
 
 function describeRun(run: RunLine | undefined): string {
-  return run === undefined ? "ended" : [run.state, checkpointOf(run), run.holder ?? ""].join(" ").trimEnd();
+  return run === undefined ? "ended" : [run.state, run.holder ?? ""].join(" ").trimEnd();
 }
 
 /** How a resource is stored that is not stored alike, in words; `undefined` stands for one that is. */
 function describeStorage(line: StorageLine | undefined): string {
-  if (line === undefined) {
-    return "no longer known to be stored in several versions";
-  }
-  const servers = (line.servers ?? []).map(({ server, version }) => `${server} stores ${version}`);
-  const states = line.storedVersions === undefined ? [] : [`stored in ${line.storedVersions.join(",")}`];
-  return [...states, ...servers].join(", ");
+  return line === undefined
+    ? "no longer known to be stored in several versions"
+    : `stored in ${line.storedVersions.join(",")}`;
 }
 
 function freezeName({ condition, crd }: FreezeLine): string {

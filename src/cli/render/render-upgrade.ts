@@ -1,17 +1,20 @@
 import type { CheckEntry } from "../../plan/check-types.ts";
 import type { UpgradeStep } from "../../upgrade/upgrade-steps.ts";
-import type { RUN_FORMATS } from "../flags/run-flags.ts";
+import type { RunFormat } from "../flags/run-flags.ts";
 import { documentOf } from "./document.ts";
 import { oneLine } from "./printable.ts";
 
-/** What `ksvm migrate -f FILE --dry-run` shows of one CRD. Field names of the entry and the steps are those of `-o json`. */
+/**
+ * What `ksvm migrate -f FILE --dry-run` shows of one CRD. Field names of the entry and the steps are those of `-o
+ * json`.
+ */
 export interface UpgradeView {
   readonly entry: CheckEntry;
   readonly steps: readonly UpgradeStep[];
 }
 
 /** The text of the steps to a file, without a line break at its end. */
-export function renderUpgrade({ entry, steps }: UpgradeView, format: (typeof RUN_FORMATS)[number]): string {
+export function renderUpgrade({ entry, steps }: UpgradeView, format: RunFormat): string {
   const { name, notes, reason, source, verdict } = entry;
   if (format === "json") {
     const line = { resource: name, type: "upgrade-plan", source, verdict, reason, notes, steps };

@@ -1,21 +1,21 @@
 import { styleText } from "node:util";
 import { createLogUpdate } from "log-update";
 import type { Clock } from "../../clock.ts";
-import type { MigrationEvent } from "../../old/migrator/events.ts";
-import type { MigrationResult } from "../../old/migrator/result.ts";
+import type { MigrationEvent, MigrationResult, Tally } from "../../migrator/types.ts";
+import type { RunFormat } from "../flags/run-flags.ts";
 import { activeLine, Checklist, type ChecklistLine } from "./checklist.ts";
 import {
-  describeChanged,
   describeEvent,
   describeFailures,
-  describeKeptFields,
+  describeFieldVersions,
   describeResult,
+  doneIn,
   durationText,
   progressLine,
+  type RunPurpose,
 } from "./describe-event.ts";
-import type { RUN_FORMATS } from "../flags/run-flags.ts";
-import type { CliIo } from "./io.ts";
 import { eventLine } from "./document.ts";
+import type { CliIo } from "./io.ts";
 import { oneLine, printable } from "./printable.ts";
 import { codeOf, errorLine } from "./report-error.ts";
 
@@ -24,19 +24,21 @@ export interface Reporter {
   event(event: MigrationEvent): void;
   /** Shows a message. */
   note(text: string): void;
-  result(result: MigrationResult): void;
+  /** @param purpose what the run was for. @default "migrate" */
+  result(result: MigrationResult, purpose?: RunPurpose): void;
   error(error: unknown): void;
 }
 
 const BAR_INTERVAL_MS = 100;
 const LINE_INTERVAL_MS = 5_000;
+const WAIT_INTERVAL_MS = 60_000;
 const JSON_INTERVAL_MS = 1_000;
 
 /** The reporter for an output: JSON lines, a checklist on a terminal, plain lines elsewhere. */
 export function createReporter(
   io: CliIo,
   resource: string,
-  options: { readonly format: (typeof RUN_FORMATS)[number]; readonly clock: Clock },
+  options: { readonly format: RunFormat; readonly clock: Clock },
 ): Reporter {
   if (options.format === "json") {
     return jsonReporter(io, resource, options.clock);
@@ -64,71 +66,100 @@ function jsonReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   };
   return {
     event: (event) => {
-      if (event.type !== "progress" || isDue()) {
-        write(event);
-      }
+      if (event.type !== "progress") write(event);
+      else if (isDue()) write({ type: "progress", counts: countsIn(event.tally) });
     },
     note: (message) => write({ type: "note", message }),
-    result: (result) => write({ type: "result", ...result }),
+    result: ({ tally, ...result }) => {
+      const objects = tally && {
+        counts: countsIn(tally),
+        failures: tally.failures,
+        fieldVersions: tally.fieldVersions,
+      };
+      write({ type: "result", ...result, ...objects });
+    },
     error: (error) => {
       write({ type: "error", code: codeOf(error), message: error instanceof Error ? error.message : String(error) });
-      io.stderr.write(`${errorLine(error)}\n`);
+      tellError(io, error);
     },
   };
+}
+
+/** Errors that were told. One may end several runs, as an interruption does, or an API server that is missing. */
+const TOLD_ERRORS = new WeakSet<object>();
+
+function tellError({ stderr }: CliIo, error: unknown): void {
+  if (error instanceof Error) {
+    if (TOLD_ERRORS.has(error)) return;
+    TOLD_ERRORS.add(error);
+  }
+  stderr.write(`${errorLine(error)}\n`);
+}
+
+/** Field names are those of `-o json`. */
+export function countsIn(tally: Readonly<Tally>): object {
+  const { changed, current, failed, gone, newer, rewritten, total } = tally;
+  return { done: doneIn(tally), total, migrated: rewritten, current, newer, gone, failed, changed };
 }
 
 /** What a result and an error say after the run, in pipes as on a terminal. */
 function endings(io: CliIo, elapsedMs: () => number, line: (text: string) => void): Omit<Reporter, "event" | "note"> {
-  const details = (lines: readonly string[]): void => {
-    io.stderr.write(lines.map((text) => `${oneLine(text)}\n`).join(""));
-  };
   return {
-    result: (result) => {
-      line(describeResult(result, elapsedMs()));
-      details([
-        ...section("could not be migrated", describeFailures(result)),
-        ...section("with managedFields that still name another version", describeKeptFields(result)),
-        ...section(
-          "changed beyond their encoding, by admission webhooks or policies, or by the API server, which emptied managedFields that name a version which is gone",
-          describeChanged(result),
-        ),
-      ]);
+    result: (result, purpose) => {
+      line(describeResult(result, elapsedMs(), purpose));
+      const fields = describeFieldVersions(result);
+      if (fields !== undefined) line(fields);
+      const failures = describeFailures(result);
+      const details = failures.length === 0 ? [] : ["objects could not be migrated:", ...failures];
+      io.stderr.write(details.map((text) => `${oneLine(text)}\n`).join(""));
     },
-    error: (error) => void io.stderr.write(`${errorLine(error)}\n`),
+    error: (error) => tellError(io, error),
   };
 }
 
-function section(title: string, lines: readonly string[]): readonly string[] {
-  return lines.length === 0 ? [] : [`objects ${title}:`, ...lines];
+/** What was told last of a wait that several runs share, by where it was told. */
+const SHARED_WAITS = new WeakMap<CliIo["stdout"], { readonly key: string; readonly resource: string; at: number }>();
+const SHARED_MS = 1_000;
+
+/** Whether an event of the wait that several runs share was told a moment ago, for another one. */
+function isTold({ stdout }: CliIo, resource: string, event: MigrationEvent, now: number): boolean {
+  const isShared = event.type === "converged" || event.type === "settling" || event.type === "settled";
+  if (!isShared && !(event.type === "waiting" && event.for === "apiServer")) return false;
+  const key = JSON.stringify(event);
+  const last = SHARED_WAITS.get(stdout);
+  if (last?.key === key && last.resource !== resource && now - last.at < SHARED_MS) return true;
+  SHARED_WAITS.set(stdout, { key, resource, at: now });
+  return false;
 }
 
 function lineReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   const startedAt = clock.monotonic();
   let firstProgressAt: number | undefined;
   const isProgressDue = throttle(clock, LINE_INTERVAL_MS);
-  // In an outage every request fails repeatedly; showing one of the failures is enough.
-  const isRetryDue = throttle(clock, LINE_INTERVAL_MS);
+  let isWaitDue = throttle(clock, WAIT_INTERVAL_MS);
   const line = (text: string): void => void io.stdout.write(`${oneLine(`${resource}: ${text}`)}\n`);
   return {
     event: (event) => {
       if (event.type === "progress") {
         firstProgressAt ??= clock.monotonic();
-        if (isProgressDue()) {
-          line(progressLine(event.counts, clock.monotonic() - firstProgressAt));
-        }
+        if (isProgressDue()) line(progressLine(event.tally, clock.monotonic() - firstProgressAt));
         return;
       }
-      const text = event.type === "retrying" && !isRetryDue() ? undefined : describeEvent(event);
-      if (text !== undefined) {
-        line(text);
-      }
+      // A wait is told by each try. Once a minute is enough for a log.
+      if (event.type !== "waiting") isWaitDue = throttle(clock, WAIT_INTERVAL_MS);
+      else if (!isWaitDue()) return;
+      const text = describeEvent(event);
+      if (text !== undefined && !isTold(io, resource, event, clock.monotonic())) line(text);
     },
     note: line,
     ...endings(io, () => clock.monotonic() - startedAt, line),
   };
 }
 
-/** A terminal has one line at its end that is drawn again and again: the result of one resource may come while another one is at work. */
+/**
+ * A terminal has one line at its end that is drawn again and again: the result of one resource may come while another
+ * one is at work.
+ */
 interface LiveLine {
   readonly update: ReturnType<typeof createLogUpdate>;
   latest: string;
@@ -158,7 +189,6 @@ function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter 
   const startedAt = clock.monotonic();
   const checklist = new Checklist(startedAt);
   const isDrawDue = throttle(clock, BAR_INTERVAL_MS);
-  const isRetryDue = throttle(clock, LINE_INTERVAL_MS);
   const painted = (style: Parameters<typeof styleText>[0], text: string): string =>
     styleText(style, text, { stream: stdout });
   const write = (lines: readonly string[]): void => {
@@ -192,13 +222,16 @@ function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter 
   );
   return {
     event: (event) => {
-      const lines = event.type === "retrying" && !isRetryDue() ? [] : checklist.take(event, clock.monotonic());
+      const now = clock.monotonic();
+      const taken = checklist.take(event, now);
+      const lines = isTold(io, resource, event, now) ? [] : taken;
       const { active } = checklist;
-      live.latest =
-        active === undefined ? "" : activeLine(active, clock.monotonic(), stdout.columns ?? DEFAULT_COLUMNS);
+      live.latest = active === undefined ? "" : activeLine(active, now, stdout.columns ?? DEFAULT_COLUMNS);
       if (lines.length > 0) {
         write(lines.map(lineOf));
-      } else if (live.latest !== "" && isDrawDue()) {
+      } else if (live.latest === "") {
+        live.update.clear();
+      } else if (isDrawDue()) {
         live.update(live.latest);
       }
     },
@@ -207,9 +240,9 @@ function checklistReporter(io: CliIo, resource: string, clock: Clock): Reporter 
       end();
       error(thrown);
     },
-    result: (shown) => {
-      end(shown.isDryRun === true || shown.outcome === "dry-run");
-      result(shown);
+    result: (shown, purpose) => {
+      end(purpose === "dry-run");
+      result(shown, purpose);
     },
   };
 }

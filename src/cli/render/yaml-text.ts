@@ -2,8 +2,8 @@ import { Document, visit } from "yaml";
 import { printable } from "./printable.ts";
 
 /**
- * A document of YAML as it may be written to a terminal, without a line break at its end. A text with a character that is escaped
- * stands in double quotes, where the escape means that character.
+ * A document of YAML as it may be written to a terminal, without a line break at its end. A text with a character that
+ * is escaped stands in double quotes, where the escape means that character.
  */
 export function yamlText(value: object): string {
   const document = new Document(value);

@@ -6,15 +6,14 @@ import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
 import { fullNames, type NameLookup } from "./full-names.ts";
-import type { RUN_FORMATS } from "../flags/run-flags.ts";
-import type { Connection } from "../../old/kube/connection.ts";
+import type { RunFormat } from "../flags/run-flags.ts";
+import type { Connection } from "./connect.ts";
 
 /** The flags that say which resources a command is about, and how they are looked for. */
 export interface ChoiceFlags {
   readonly all: boolean;
-  readonly output: (typeof RUN_FORMATS)[number];
+  readonly output: RunFormat;
   readonly maxIdleMs: number;
-  readonly webhookWaitMs: number;
 }
 
 /** What a command does with its resources, for messages. */
@@ -50,7 +49,7 @@ export function requireOneChoice(
 
 /**
  * Finds the resources that a user names as {@link fullNames} takes them, or every stored one.
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export function chooseResources(
   io: CliIo,
@@ -61,8 +60,8 @@ export function chooseResources(
     words,
   }: { readonly flags: ChoiceFlags; readonly given: readonly string[]; readonly words: ChoiceWords },
 ): Promise<Chosen> {
-  const { all, maxIdleMs, output: format, webhookWaitMs } = flags;
-  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, webhookWaitMs });
+  const { all, maxIdleMs, output: format } = flags;
+  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs });
   return all
     ? everyResource(io, { client, retrier, told: new Set() }, words)
     : fullNames(io, { client, retrier, format }, given);

@@ -1,33 +1,35 @@
-import { isatty } from "node:tty";
+import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { loadKubeConfig } from "../../old/kube/connect/config.ts";
-import { type Connection, connectTo } from "../../old/kube/connection.ts";
-import type { RequestObserver } from "../../old/kube/transport-options.ts";
+import type { Client } from "../../kube/client.ts";
+import { connect as connectBy, type RequestObserver } from "../../kube/connect.ts";
+import { ApiClient } from "../../old/kube/client.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 
-const STDIN = 0;
+/** A connection to a cluster. */
+export interface Connection {
+  readonly kube: Client;
+  /** The same for the parts that are not written for {@link Client} yet. */
+  readonly client: ApiClient;
+  readonly close: () => Promise<void>;
+}
 
 /**
  * Connects to the cluster that the flags and the environment name.
- * @param observer told of every request
- * @throws {KsvmError} Usage for flags that do not go together; as `connectTo()`.
+ * @param observe told of every request
+ * @throws {KsvmError} Usage for flags that do not go together; as `connect` of src/kube.
  */
 export async function connect(
-  flags: ConnectionFlags,
+  { as: user, asGroup: groups = [], asUid: uid, context, kubeconfig, server }: ConnectionFlags,
   signal: AbortSignal,
-  observer?: RequestObserver,
+  observe?: RequestObserver,
 ): Promise<Connection> {
-  const environment = { variables: process.env, isTerminal: isatty(STDIN) };
-  const { as: user, asGroup: groups, asUid: uid, context, kubeconfig, requestTimeoutMs, server } = flags;
-  if (user === undefined && (groups !== undefined || uid !== undefined)) {
+  if (user === undefined && (groups.length > 0 || uid !== undefined)) {
     throw new KsvmError("Usage", "Cannot impersonate a group or a UID alone: pass --as as well");
   }
-  const config = loadKubeConfig({
-    environment,
-    ...(context === undefined ? {} : { context }),
-    ...(kubeconfig === undefined ? {} : { kubeconfig }),
-    ...(server === undefined ? {} : { server }),
-    ...(user === undefined ? {} : { impersonated: { user, groups, uid } }),
-  });
-  return await connectTo(config, signal, { observer, timeoutMs: requestTimeoutMs });
+  const as = user === undefined ? undefined : { user, groups, ...(uid === undefined ? {} : { uid }) };
+  const { client, close } = await connectBy(
+    { as, context, kubeconfig, server, variables: process.env },
+    { clock: systemClock, observe, random: Math.random, signal },
+  );
+  return { kube: client, client: new ApiClient(client), close };
 }

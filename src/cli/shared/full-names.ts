@@ -4,7 +4,7 @@ import type { ApiClient } from "../../old/kube/client.ts";
 import { isForbidden } from "../../old/kube/failure.ts";
 import { findName } from "../../resources/find-name.ts";
 import type { Retrier } from "../../old/retry/retrier.ts";
-import type { RUN_FORMATS } from "../flags/run-flags.ts";
+import type { RunFormat } from "../flags/run-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { exitCodeOf } from "../render/report-error.ts";
@@ -18,8 +18,8 @@ export interface NameLookup {
 }
 
 /**
- * The full name of what a user names, see {@link findName}. A user who may not look it up is believed: the command names the rights that
- * it needs.
+ * The full name of what a user names, see {@link findName}. A user who may not look it up is believed: the command
+ * names the rights that it needs.
  * @throws as {@link findName}
  */
 export async function fullNameOf({ client, retrier, signal }: NameLookup, given: string): Promise<string> {
@@ -47,7 +47,7 @@ export async function findFullName(lookup: NameLookup, given: string): Promise<s
 
 /** How {@link fullNames} looks names up, and shows what it does not find. */
 export interface NamesLookup extends Omit<NameLookup, "signal"> {
-  readonly format: (typeof RUN_FORMATS)[number];
+  readonly format: RunFormat;
   /** Whether a resource that the cluster does not have is no error. @default false */
   readonly ignoreNotFound?: boolean;
 }

@@ -10,7 +10,9 @@ export function loggerOf({ stderr }: CliIo, { logLevel: level, logFormat: format
   return createLogger({ level, format, destination: printableInto(stderr) });
 }
 
-/** JSON, of which the text format makes use as well, leaves some of the characters that a terminal acts on as they are. */
+/**
+ * JSON, of which the text format makes use as well, leaves some of the characters that a terminal acts on as they are.
+ */
 function printableInto(stream: CliIo["stderr"]): Writable {
   return new Writable({
     write: (line, _encoding, done) => {

@@ -10,8 +10,8 @@ const STDIN = "-";
 const MANIFEST_FILE = /\.(?:ya?ml|json)$/i;
 
 /**
- * Reads what `-f` names: files, directories (their `.yaml`, `.yml` and `.json` files, not those of directories in them), `-` for
- * stdin. All together may have {@link MAX_MANIFEST_BYTES}.
+ * Reads what `-f` names: files, directories (their `.yaml`, `.yml` and `.json` files, not those of directories in
+ * them), `-` for stdin. All together may have {@link MAX_MANIFEST_BYTES}.
  * @throws {KsvmError} ManifestInvalid where one cannot be read, or all are too large.
  */
 export async function readManifestFiles(paths: readonly string[], io: CliIo): Promise<readonly ManifestText[]> {

@@ -2,8 +2,9 @@ import type { Clock } from "../../clock.ts";
 import { Interruption } from "./interruption.ts";
 
 /**
- * Milliseconds after the first signal in which a further one is no wish to force the end. Many that send one send it twice:
- * GNU timeout to its child and then to its process group, and npm passes on the Ctrl-C that the terminal has sent to both.
+ * Milliseconds after the first signal in which a further one is no wish to force the end. Many that send one send it
+ * twice: GNU timeout to its child and then to its process group, and npm passes on the Ctrl-C that the terminal has
+ * sent to both.
  */
 const ONE_WISH_MS = 1_000;
 
@@ -23,8 +24,9 @@ export class Signals {
   }
 
   /**
-   * The first signal ends the run cleanly. One that comes later than a second after it does not wait for that, unless it is a
-   * SIGHUP, which a terminal that is closed, or an ssh session that breaks, sends: often twice, by the kernel and by the shell.
+   * The first signal ends the run cleanly. One that comes later than a second after it does not wait for that, unless
+   * it is a SIGHUP, which a terminal that is closed, or an ssh session that breaks, sends: often twice, by the kernel
+   * and by the shell.
    * @returns whether the process has to end at once
    */
   receive(signal: NodeJS.Signals): boolean {

@@ -1,4 +1,5 @@
 import type { ObjectMeta, PartialObjectMetadata, PartialObjectMetadataList } from "../../api/meta.ts";
+import type { Client } from "../../kube/client.ts";
 import { isAbsent, isUnserved } from "./absent.ts";
 import type { CallOptions, WriteOptions } from "./call-options.ts";
 import { assertDeleted, listedIn, objectIn, writtenIn } from "./answered-object.ts";
@@ -9,10 +10,8 @@ import { readProjected } from "./list-projected.ts";
 import { allItemsOf, itemsOf, type ListAnswer } from "./listed-items.ts";
 import { type ListedObject, type ListedObjectOptions, MAX_OBJECT_BYTES } from "./listed-object.ts";
 import { type ListedPage, readListedPage } from "./listed-page.ts";
-import type { PendingRequests } from "./pending-requests.ts";
 import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, collectionPath, objectPath, type Resource } from "./resources.ts";
-import type { Transport } from "./transport.ts";
-import type { Fence } from "./transport-options.ts";
+import { type Fence, Transport } from "./transport.ts";
 
 /** Which object, and until when. */
 export interface ObjectRef {
@@ -44,18 +43,18 @@ export interface ListPageOptions extends ListOptions, ListedObjectOptions {}
 export class ApiClient {
   readonly transport: Transport;
 
-  constructor(transport: Transport) {
-    this.transport = transport;
+  constructor(transport: Transport | Client) {
+    this.transport = transport instanceof Transport ? transport : new Transport(transport);
+  }
+
+  /** What the engine asks the same API server by. */
+  get kube(): Client {
+    return this.transport.kube;
   }
 
   /** The same client, and `fence` before each request that stores something. */
   fencedBy(fence: Fence): ApiClient {
     return new ApiClient(this.transport.fencedBy(fence));
-  }
-
-  /** The same client, and `pending` is told of each request. */
-  pendingIn(pending: PendingRequests): ApiClient {
-    return new ApiClient(this.transport.pendingIn(pending));
   }
 
   /**

@@ -1,5 +1,5 @@
-import { ApiError, DoubtfulAnswer, TransportError } from "./errors.ts";
-import { DeadlineExceeded } from "./request-deadline.ts";
+import { isTooMuch } from "../../kube/errors.ts";
+import { ApiError, DoubtfulAnswer } from "./errors.ts";
 
 /**
  * What a failed request means for its sender. docs/errors.md holds this table in words.
@@ -39,7 +39,7 @@ const PERMANENT_INTERNAL_ERRORS = [...INVALID_GROUP_VERSION, ...TOO_LARGE_FOR_ET
  * as `undefined`, so that a fault of this program is never retried or counted as an object's.
  */
 export function failureKindOf(error: unknown): FailureKind | undefined {
-  if (error instanceof TransportError || error instanceof DoubtfulAnswer) {
+  if (error instanceof DoubtfulAnswer) {
     return "transient";
   }
   return error instanceof ApiError ? kindOfAnswer(error) : undefined;
@@ -47,7 +47,8 @@ export function failureKindOf(error: unknown): FailureKind | undefined {
 
 const KINDS: Readonly<Record<number, (error: ApiError) => FailureKind>> = {
   // It is never about what was asked for: a token expired, or the authentication webhook of the API server is down.
-  401: ({ wereAccepted }) => (wereAccepted ? "transient" : "denied"),
+  // Whoever connects has seen the credentials accepted.
+  401: () => "transient",
   403: (error) => (isAuthorizerRefusal(error) ? "denied" : "rejected"),
   404: (error) => (error.answer?.details?.name === undefined ? "unserved" : "gone"),
   409: () => "conflict",
@@ -173,29 +174,5 @@ export function isTooLargeResourceVersion(error: unknown): error is ApiError {
   return causes?.some(({ reason }) => reason === "ResourceVersionTooLarge") === true;
 }
 
-/** What an API server, or etcd behind it, says where it gave up on an answer; the last one is gRPC's own limit. */
-const GAVE_UP = /timed? ?out|timeout|deadline exceeded|did not complete within|larger than max/i;
-const GAVE_UP_STATUSES = new Set([408, 500, 503, 504]);
-const BROKEN_CODES = new Set(["UND_ERR_SOCKET", "ECONNRESET", "EPIPE", "UND_ERR_RES_CONTENT_LENGTH_MISMATCH"]);
-
 /** Whether an answer took too long, or was too large to give: one to a smaller question may come. */
-export function isTimeout(error: unknown): boolean {
-  if (error instanceof TransportError) {
-    return error.cause instanceof DeadlineExceeded;
-  }
-  const hasGivenUp = error instanceof ApiError && GAVE_UP_STATUSES.has(error.status);
-  return hasGivenUp && failedWebhookOf(error) === undefined && (error.status === 504 || GAVE_UP.test(error.said));
-}
-
-/**
- * Whether an answer broke off, or none came on a connection that there was. So looks a request that took longer than the
- * API server, or a load balancer, allows; and so does any broken connection.
- */
-export function isBrokenOff(error: unknown): boolean {
-  return error instanceof TransportError && BROKEN_CODES.has(codeOf(error.cause));
-}
-
-function codeOf(cause: unknown): string {
-  const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
-  return typeof code === "string" ? code : "";
-}
+export const isTimeout = isTooMuch;

@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { selectorOfName } from "./field-selector.ts";
-import { ApiError, TransportError } from "./errors.ts";
+import { messageOf } from "../../errors.ts";
+import { ApiError } from "./errors.ts";
 import { failureKindOf } from "./failure.ts";
 import type { KubeObject } from "./client.ts";
 import { collectionPath, type Resource } from "./resources.ts";
@@ -159,7 +160,7 @@ async function* openWatch<T extends KubeObject>(
     }
   } catch (error) {
     options.signal.throwIfAborted();
-    throw error instanceof ApiError ? error : new TransportError(`WATCH ${path}`, transport.server, error);
+    throw error instanceof ApiError ? error : new ApiError(`WATCH ${path}`, 0, `no answer from ${transport.server}: ${messageOf(error)}`, { cause: error });
   } finally {
     silence.end();
     stream.destroy();
@@ -238,13 +239,13 @@ function parseEvent<T extends KubeObject>(line: string, path: string): WatchEven
       const { resourceVersion } = (event.object as T).metadata;
       if (resourceVersion === undefined) {
         // Going on from none would be going on from now, past what was missed: as if it had expired.
-        throw new ApiError(`WATCH ${path}`, 410, { text: "a bookmark came without a resourceVersion" });
+        throw new ApiError(`WATCH ${path}`, 410, "a bookmark came without a resourceVersion");
       }
       return { type: "BOOKMARK", resourceVersion };
     }
     default: {
       const answer = event.object as Status;
-      throw new ApiError(`WATCH ${path}`, answer.code ?? 500, { answer });
+      throw new ApiError(`WATCH ${path}`, answer.code ?? 500, answer.message ?? "", { answer });
     }
   }
 }

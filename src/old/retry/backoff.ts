@@ -13,7 +13,7 @@ const MAX_RETRY_AFTER_MS = 120_000;
  */
 export function askedPauseMs(error: unknown): number {
   const isAnswer = error instanceof ApiError && failureKindOf(error) === "transient";
-  return isAnswer ? Math.min(MAX_RETRY_AFTER_MS, (error.retryAfterSeconds ?? 0) * 1_000) : 0;
+  return isAnswer ? Math.min(MAX_RETRY_AFTER_MS, (error.retryAfter ?? 0) * 1_000) : 0;
 }
 
 /**

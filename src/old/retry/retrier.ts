@@ -121,7 +121,7 @@ export class Retrier {
   async pause(error: unknown, state: RetryState, signal: AbortSignal | undefined): Promise<void> {
     const { clock, random, onRetry } = this.#options;
     this.#throwIfSpent(error, state.since);
-    const retryAfter = error instanceof ApiError ? error.retryAfterSeconds : undefined;
+    const retryAfter = error instanceof ApiError ? error.retryAfter : undefined;
     const delay = backoffMs(state.attempt, random(), retryAfter);
     onRetry?.(error, delay, state.object);
     for (let leftMs = delay; ; ) {

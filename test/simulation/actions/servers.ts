@@ -7,8 +7,15 @@ import { jumpOf, lastingOf, programOf, serverOf, sort } from "./action.ts";
 
 // What happens to API servers and to etcd.
 
-/** What an API server that is late follows CRDs after at the latest, in milliseconds. */
-const LATEST_MS = 400_000;
+/** What an API server that is late follows after at the latest, in milliseconds. */
+const LATEST_MS: Readonly<Lags> = {
+  crds: 400_000,
+  // What a run waits for late writes has room for that, beside the minute that a request may take.
+  handlers: 5_000,
+  discovery: 60_000,
+  admission: 60_000,
+  cache: 60_000,
+};
 /** For how long one that joins holds its requests, in milliseconds. */
 const JOINED_SLOW_MS = 120_000;
 
@@ -45,13 +52,10 @@ interface Lateness {
 
 function latenessOf(random: Random): Lateness {
   const of = oneOf(random, ["crds", "handlers", "handlers", "discovery", "admission", "cache"] as const);
-  return { of, byMs: Math.round(spread(random, 10, of === "crds" ? LATEST_MS : 60_000)) };
+  return { of, byMs: Math.round(spread(random, 10, LATEST_MS[of])) };
 }
 
-/**
- * An API server follows etcd late from now on. Its handlers are behind its discovery by less than the settle time, and both are behind
- * by any time.
- */
+/** An API server follows etcd late from now on: its handlers by some seconds, all else by any time. */
 const lag = sort<OfServer & Lateness>({
   name: "lag",
   weight: 4,

@@ -1,7 +1,8 @@
 import type { CrdCondition, CrdVersion } from "../../../src/api/crd.ts";
-import { FORCE_ANNOTATION, PRIORITY_ANNOTATION } from "../../../src/api/names.ts";
+import { FORCE_ANNOTATION } from "../../../src/api/names.ts";
 import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
-import { policyGuardOf } from "../../../src/old/freeze/guard-install.ts";
+import { policyName } from "../../../src/freeze/freeze.ts";
+import { CRDS, MERGE_PATCH as MERGE } from "../../../src/kube/objects.ts";
 import { collectionPath, MIGRATIONS, objectPath, STORAGE_STATES } from "../../../src/old/kube/resources.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
 import type { ModelObject } from "../model/etcd.ts";
@@ -10,7 +11,7 @@ import type { KindPlan } from "../plan.ts";
 import { REQUEST_TIMEOUT_MS } from "../world/api-server.ts";
 import { collectionOf, crdNameOf, groupOf, objectsPrefixOf, resourceOf } from "../world/kinds.ts";
 import { oneIn, oneOf } from "../world/random.ts";
-import { type Answered, type CrdEdit, CRDS, MERGE, UserActions } from "../world/users.ts";
+import { type Answered, type CrdEdit, UserActions } from "../world/users.ts";
 import type { World } from "../world/world.ts";
 import { hasController, hasCrd, kindOf, lastingOf, sort } from "./action.ts";
 
@@ -154,7 +155,7 @@ const damagePolicy = sort<OfKind & { readonly how: string }>({
   async play({ plan, user }, { kind, how }) {
     const of = plan.kinds[kind];
     if (of === undefined || of.isBuiltIn === true) return;
-    const { name } = policyGuardOf(crdNameOf(of));
+    const name = policyName(crdNameOf(of));
     const root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
     const [policy, binding] = [`${root}ies/${name}`, `${root}ybindings/${name}`];
     if (how === "deletePolicy") await user.send("DELETE", policy);
@@ -227,7 +228,7 @@ const createMigrations = sort<OfKind & { readonly count: number; readonly of: st
     kind: kindOf(random, limits),
     count: oneOf(random, [1, 1, 2, 3]),
     of: oneIn(random, 8) ? "missing" : "kind",
-    how: oneOf(random, ["plain", "plain", "forced", "low"]),
+    how: oneOf(random, ["plain", "plain", "forced"]),
   }),
   async play(world, { kind, count, of, how }) {
     const plan = world.plan.kinds[kind];
@@ -236,7 +237,6 @@ const createMigrations = sort<OfKind & { readonly count: number; readonly of: st
     const annotations =
       {
         forced: { [FORCE_ANNOTATION]: "true" },
-        low: { [PRIORITY_ANNOTATION]: "low" },
         reencrypt: reencryptAnnotation({}),
       }[how] ?? {};
     const version = oneOf(world.streams("user"), plan.versions);

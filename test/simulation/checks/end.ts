@@ -1,8 +1,9 @@
 import { isClean, storageVersionHashOf, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
 import { isFinished, stateOf, type StorageState, type StorageVersionMigration } from "../../../src/api/migration.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
-import { freezerOf } from "../../../src/api/owner.ts";
-import { CRDS, MIGRATIONS, objectPath } from "../../../src/old/kube/resources.ts";
+import { freezerOf } from "../../../src/freeze/freeze.ts";
+import { MIGRATING, OWNER } from "../../../src/freeze/rule.ts";
+import { CRDS } from "../../../src/kube/objects.ts";
+import { MIGRATIONS, objectPath } from "../../../src/old/kube/resources.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, groupOf, prefixOf, resourceOf } from "../world/kinds.ts";
@@ -26,8 +27,12 @@ const POLICIES = ["validatingadmissionpolicies", "validatingadmissionpolicybindi
  * nobody disturbs migrates each resource, and leaves nothing.
  */
 export function checkEnd(world: World): () => Promise<void> {
+  let isUnclean = false;
+  world.onEnd.push((_, end) => {
+    isUnclean ||= end.isUnclean === true;
+  });
   return async () => {
-    await whileSettled(world, usersPutRight(world));
+    await whileSettled(world, usersPutRight(world, isUnclean));
     if (world.hasController) await finishControllers(world);
     for (const index of world.plan.kinds.keys()) if (!world.isBroken) await runUndisturbed(world, index);
   };
@@ -44,17 +49,24 @@ async function whileSettled(world: World, repair: Promise<void>): Promise<void> 
   if (!isOver) violate(world, "error: users cannot undo their own changes");
 }
 
-/** Users lift the freezes that they have put on, and delete migrations that failed. CRDs that they deleted are gone. */
-async function usersPutRight(world: World): Promise<void> {
+/**
+ * Users lift the freezes that they have put on, remove policies where a run said that it could not, and delete migrations that failed.
+ * CRDs that they deleted are gone.
+ */
+async function usersPutRight(world: World, isUnclean: boolean): Promise<void> {
   const { cluster, plan, schedule, user } = world;
   const isDeleting = (): boolean =>
     cluster.etcd.range(CRD_PREFIX).some(({ object }) => object.metadata.deletionTimestamp !== undefined);
   while (isDeleting()) await schedule.wait(1_000);
-  const annotations = { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null };
+  const annotations = { [MIGRATING]: null, [OWNER]: null };
   for (const kind of plan.kinds) {
     const crd = kind.isBuiltIn === true ? undefined : crdOf(world, kind);
-    if (crd === undefined || freezerOf(crd.metadata)?.kind !== "other") continue;
-    await user.insist(() => user.merge(objectPath(CRDS, { name: crdNameOf(kind) }), { metadata: { annotations } }));
+    if (crd === undefined || freezerOf(crd.metadata) !== "other") continue;
+    await user.insist(() => user.merge(`${CRDS}/${crdNameOf(kind)}`, { metadata: { annotations } }));
+  }
+  const policies = isUnclean ? POLICIES.flatMap((prefix) => cluster.etcd.range(prefix)) : [];
+  for (const { key } of policies) {
+    await user.insist(() => user.send("DELETE", key.replace("/registry", "/apis/admissionregistration.k8s.io/v1")));
   }
   for (const migration of migrationsOf(world)) {
     if (stateOf(migration) !== "Failed") continue;
@@ -117,7 +129,7 @@ function leftOfCrd(world: World, kind: KindPlan, hasTrigger: boolean): string | 
   const crd = crdOf(world, kind);
   if (crd === undefined) return undefined;
   const { metadata, spec } = crd;
-  if (metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) return `${metadata.name} is frozen`;
+  if (metadata.annotations?.[MIGRATING] !== undefined) return `${metadata.name} is frozen`;
   if (!hasTrigger) return undefined;
   if (!isClean(crd)) return `storedVersions of ${metadata.name} is [${storedVersionsOf(crd).join(" ")}]`;
   return leftOfState(world, kind, storageVersionHashOf(groupOf(kind), storageVersionOf(crd), spec.names.kind));
@@ -149,7 +161,7 @@ async function runUndisturbed(world: World, index: number): Promise<void> {
   const after = crdOf(world, kind);
   if (after !== undefined && !isClean(after))
     violate(world, `told: it is migrated, and storedVersions is [${storedVersionsOf(after).join(" ")}]`);
-  if (after?.metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined) {
+  if (after?.metadata.annotations?.[MIGRATING] !== undefined) {
     violate(world, "freeze: one is left after an undisturbed run");
   }
   const [policy] = POLICIES.flatMap((prefix) => world.cluster.etcd.range(`${prefix}${crdNameOf(kind)}`));

@@ -1,13 +1,13 @@
 import { type CustomResourceDefinition, storageVersionsOf } from "../../../src/api/crd.ts";
 import { holderOf, type Lease } from "../../../src/api/lease.ts";
-import { MIGRATING_ANNOTATION } from "../../../src/api/names.ts";
-import { freezerOf } from "../../../src/api/owner.ts";
+import { freezerOf } from "../../../src/freeze/freeze.ts";
+import { MIGRATING } from "../../../src/freeze/rule.ts";
+import { CRDS } from "../../../src/kube/objects.ts";
 import type { ModelRequest } from "../model/answers.ts";
 import type { EtcdEntry } from "../model/etcd.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import { currentRequestSince, currentWriter } from "../world/api-server.ts";
 import { crdNameOf, objectsPrefixOf } from "../world/kinds.ts";
-import { CRDS } from "../world/users.ts";
 import { isByKsvm, type World } from "../world/world.ts";
 import { crdIn } from "./past.ts";
 
@@ -59,8 +59,8 @@ export function checkFreezes(world: World): void {
     const writer = currentWriter() ?? "";
     if (!isByKsvm() || freezer === undefined) return;
     const what = `freeze: ${writer} changed that of ${before.metadata.name}`;
-    if (freezer.kind === "other") return world.violate(`${what}, which another client had put on`);
-    const { identity, lease } = freezer.owner;
+    if (freezer === "other") return world.violate(`${what}, which another client had put on`);
+    const { identity, lease } = freezer;
     if (identity.startsWith(`${writer}_`)) return;
     const key = `/registry/leases/${lease}`;
     const held = etcd.get(key)?.object as Lease | undefined;
@@ -89,11 +89,20 @@ export function checkFreezes(world: World): void {
     if (by !== undefined && isByKsvm())
       freezes.set(name, { by, at: now, restsSince: Number.POSITIVE_INFINITY, wroteAt: now });
   };
+  const guardWritten = ({ isDeleted }: EtcdEntry): void => {
+    if (!isByKsvm()) damagedAt = schedule.now;
+    else if (isDeleted) {
+      // A run that removes its guard lifts its freeze next.
+      for (const freeze of freezes.values()) {
+        if (freeze.by === currentWriter()) freeze.restsSince = Number.POSITIVE_INFINITY;
+      }
+    }
+  };
   etcd.onRevision((entry) => {
     const { key } = entry;
     if (key.startsWith("/registry/leases/")) renewed.set(key, schedule.now);
     else if (key.startsWith(CRD_PREFIX)) crdWritten(key.slice(CRD_PREFIX.length), entry);
-    else if (GUARDS.test(key)) damagedAt = isByKsvm() ? damagedAt : schedule.now;
+    else if (GUARDS.test(key)) guardWritten(entry);
     else {
       const freeze = freezes.get(kinds.find(({ prefix }) => key.startsWith(prefix))?.name ?? "");
       if (freeze === undefined || currentWriter() !== freeze.by) return;
@@ -142,12 +151,12 @@ function isNeeded({ path, query }: ModelRequest): boolean {
 /** The process whose run has frozen a CRD. */
 function processOf({ metadata }: CustomResourceDefinition): string | undefined {
   const freezer = freezerOf(metadata);
-  return freezer?.kind === "run" ? freezer.owner.identity.replace(/_1.*$/, "") : undefined;
+  return typeof freezer === "object" ? freezer.identity.replace(/_1.*$/, "") : undefined;
 }
 
 /** The annotation, and whose it is. */
 function marksOf({ metadata }: CustomResourceDefinition): string {
   const freezer = freezerOf(metadata);
-  const owner = freezer?.kind === "run" ? freezer.owner.identity : freezer?.kind;
-  return `${metadata.annotations?.[MIGRATING_ANNOTATION]} ${owner}`;
+  const owner = typeof freezer === "object" ? freezer.identity : freezer;
+  return `${metadata.annotations?.[MIGRATING]} ${owner}`;
 }

@@ -1,4 +1,4 @@
-import { STORAGE_MIGRATING_CONDITION } from "../../../src/api/names.ts";
+import { STORAGE_MIGRATING } from "../../../src/freeze/rule.ts";
 import { type EtcdEntry, type Fields, isFields, isSame, type ModelObject, without } from "../model/etcd.ts";
 import { type FieldSet, union } from "../model/fields.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
@@ -103,7 +103,7 @@ function storedVersionsProblem(was: CrdStatus, is: CrdStatus, { spec }: ModelObj
 
 function conditionsProblem(was: CrdStatus, is: CrdStatus): string | undefined {
   const others = ({ conditions }: CrdStatus): readonly object[] =>
-    (conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
+    (conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING);
   return isSame(others(was), others(is)) ? undefined : "conditions";
 }
 

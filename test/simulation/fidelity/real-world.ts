@@ -1,5 +1,5 @@
 import https from "node:https";
-import { issueSelfSigned } from "../../../src/certs/self-signed.ts";
+import { issueSelfSigned } from "../../certs/self-signed.ts";
 import type { ApiserverOptions } from "../../control-plane/apiserver.ts";
 import { type ControlPlane, startControlPlane } from "../../control-plane/control-plane.ts";
 import { encryptionConfig } from "../../control-plane/encryption.ts";

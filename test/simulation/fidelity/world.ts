@@ -1,7 +1,14 @@
-import type { ApiRequest } from "../../../src/old/kube/api-request.ts";
+import type { HttpRequest } from "../../../src/kube/http.ts";
 
 /** A request of the script. */
-export interface LineRequest extends Omit<ApiRequest, "signal" | "timeoutMs"> {
+export interface LineRequest extends Pick<HttpRequest, "method" | "path"> {
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>;
+  /** Sent as JSON. */
+  readonly body?: unknown;
+  /** @default application/json */
+  readonly contentType?: string;
+  /** @default application/json */
+  readonly accept?: string;
   /** Which API server is asked. @default 0 */
   readonly server?: number;
   /** That the API server sets up the storage of a custom resource is the answer, and not waited out. @default false */

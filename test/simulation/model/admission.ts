@@ -1,12 +1,12 @@
-import { type CustomResourceDefinition, storageVersionsOf } from "../../../src/api/crd.ts";
-import { hasFreezeAnnotation } from "../../../src/api/owner.ts";
 import {
-  DENIAL_MESSAGE_EXPRESSION,
-  FROZEN_EXPRESSION,
-  STORAGE_CHANGED_EXPRESSION,
-} from "../../../src/old/freeze/freeze-cel.ts";
-import { denialMessage } from "../../../src/old/freeze/freeze-denial.ts";
-import { isFrozen } from "../../../src/old/freeze/freeze-rule.ts";
+  FROZEN_CEL,
+  freezeMark,
+  freezeVerdict,
+  MESSAGE_CEL,
+  STORAGE_CHANGED_CEL,
+  storageVersions,
+} from "../../../src/freeze/rule.ts";
+import type { Crd } from "../../../src/kube/objects.ts";
 import { forbidden, internalError, Refusal } from "./answers.ts";
 import { type AdmissionOperation, type Hook, isMatched, type ServerContext } from "./context.ts";
 import { jsonPatched } from "./documents.ts";
@@ -214,10 +214,10 @@ type Evaluation = (input: ExpressionInput) => unknown;
  * test/contract to prove.
  */
 const EVALUATIONS = new Map<string, Evaluation>([
-  [FROZEN_EXPRESSION, ({ oldObject }) => isFrozen(crdOf(oldObject))],
-  [STORAGE_CHANGED_EXPRESSION, isStorageChanged],
-  [`!(${STORAGE_CHANGED_EXPRESSION})`, (input) => !isStorageChanged(input)],
-  [DENIAL_MESSAGE_EXPRESSION, denialOf],
+  [FROZEN_CEL, ({ oldObject }) => freezeMark(crdOf(oldObject)) !== undefined],
+  [STORAGE_CHANGED_CEL, isStorageChanged],
+  [`!(${STORAGE_CHANGED_CEL})`, (input) => !isStorageChanged(input)],
+  [MESSAGE_CEL, ({ object, oldObject }) => freezeVerdict(crdOf(oldObject), crdOf(object))?.message],
   ["true", () => true],
   ["false", () => false],
 ]);
@@ -230,24 +230,10 @@ function evaluate(expression: string, input: ExpressionInput): unknown {
 }
 
 function isStorageChanged({ object, oldObject }: ExpressionInput): boolean {
-  return !isSame(storageVersionsOf(crdOf(oldObject)), storageVersionsOf(crdOf(object)));
-}
-
-function denialOf({ object, oldObject }: ExpressionInput): string {
-  const before = crdOf(oldObject);
-  return denialMessage(hasFreezeAnnotation(before) ? "annotation" : "condition", {
-    crdName: before.metadata.name,
-    oldStorage: storageNamesOf(before),
-    newStorage: storageNamesOf(crdOf(object)),
-  });
-}
-
-/** In their order, as CEL has them. */
-function storageNamesOf({ spec }: CustomResourceDefinition): string {
-  return spec.versions.flatMap(({ name, storage }) => (storage ? [name] : [])).join(", ");
+  return !isSame(storageVersions(crdOf(oldObject)), storageVersions(crdOf(object)));
 }
 
 /** ksvm's policy and webhook are asked about updates alone: both are there. */
-function crdOf(object: ModelObject | undefined): CustomResourceDefinition {
-  return object as unknown as CustomResourceDefinition;
+function crdOf(object: ModelObject | undefined): Crd {
+  return object as unknown as Crd;
 }

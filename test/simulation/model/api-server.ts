@@ -43,6 +43,8 @@ interface SimApiServerOptions {
    * @default true
    */
   readonly isPrompt?: boolean;
+  /** @default as many as a client asks for */
+  readonly pageSize?: number;
 }
 
 /** One kube-apiserver of a simulated cluster. It answers requests, and follows what others write when it is told to. */
@@ -51,6 +53,7 @@ export class SimApiServer implements RequestContext {
   readonly clock: ServerClock;
   readonly io: ModelIo;
   readonly name: string;
+  readonly pageSize: number;
   readonly handlers = new CrdRegistry();
   readonly discovery = new CrdRegistry();
   readonly admission = new AdmissionRegistry();
@@ -71,11 +74,12 @@ export class SimApiServer implements RequestContext {
   readonly #unsubscribe: () => void;
   #isCachePaused = false;
 
-  constructor({ clock, encryption, etcd, io, isPrompt = true, name, release }: SimApiServerOptions) {
+  constructor({ clock, encryption, etcd, io, isPrompt = true, name, pageSize, release }: SimApiServerOptions) {
     this.etcd = etcd;
     this.clock = clock;
     this.io = io;
     this.name = name;
+    this.pageSize = pageSize ?? Number.POSITIVE_INFINITY;
     this.release = release ?? RELEASE_1_37;
     this.encryption = encryption ?? PLAIN_TEXT;
     this.isPrompt = isPrompt;

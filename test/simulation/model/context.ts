@@ -206,6 +206,8 @@ export interface ServerContext {
   readonly discovery: CrdRegistry;
   readonly admission: AdmissionRegistry;
   readonly cache: WatchCacheState;
+  /** Objects on a page at most, whatever a client asks for: so few make several pages. */
+  readonly pageSize: number;
   /** What its watch of CRDs has followed up to. */
   readonly crdsSeen: number;
   /** Whether its watch cache of CRDs is filled: where it is not, etcd answers a GET, whatever its resourceVersion, and a list by name or a watch gets 429. */

@@ -15,20 +15,26 @@ export function mergePatched(target: unknown, patch: unknown): unknown {
 interface Operation {
   readonly op: string;
   readonly path: string;
+  readonly from?: string;
   readonly value?: unknown;
 }
 
 /**
- * What a JSON patch makes of a document (RFC 6902): members that are added or replaced, as nothing here sends anything else.
+ * What a JSON patch makes of a document (RFC 6902): members that are added, copied or replaced, as nothing here sends anything else.
  * @throws {Refusal} 422 where an operation cannot be applied, as the API server answers it.
  */
 export function jsonPatched(document: unknown, patch: unknown): unknown {
-  return (patch as Operation[]).reduce((before, { op, path, value }) => {
-    if (op !== "add" && op !== "replace") throw new Error(`The model knows no JSON patch with ${op}`);
-    const keys = path.split("/").slice(1);
-    const unescaped = keys.map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
-    return withMember(before, unescaped, { value, isNew: op === "add" });
+  return (patch as Operation[]).reduce((before, { from = "", op, path, value }) => {
+    if (!["add", "copy", "replace"].includes(op)) throw new Error(`The model knows no JSON patch with ${op}`);
+    const copied = keysOf(from).reduce<unknown>((member, key) => (member as Fields | undefined)?.[key], before);
+    const member = { value: op === "copy" ? copied : value, isNew: op !== "replace" };
+    return withMember(before, keysOf(path), member);
   }, document);
+}
+
+function keysOf(path: string): readonly string[] {
+  const keys = path.split("/").slice(1);
+  return keys.map((key) => key.replaceAll("~1", "/").replaceAll("~0", "~"));
 }
 
 function withMember(
@@ -41,7 +47,8 @@ function withMember(
   const isLast = rest.length === 0;
   if (fields[key] === undefined && !(isLast && member.isNew)) throw unprocessable();
   const changed = isLast ? member.value : withMember(fields[key], rest, member);
-  return Array.isArray(document) ? document.with(Number(key), changed) : { ...fields, [key]: changed };
+  if (!Array.isArray(document)) return { ...fields, [key]: changed };
+  return document.toSpliced(Number(key), isLast && member.isNew ? 0 : 1, changed);
 }
 
 /** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/patch.go */

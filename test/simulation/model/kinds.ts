@@ -1,5 +1,5 @@
 import { type CustomResourceDefinition, storageVersionHashOf } from "../../../src/api/crd.ts";
-import { apiVersionOf } from "../../../src/old/kube/resources.ts";
+import { apiVersion } from "../../../src/kube/objects.ts";
 import { type EtcdEntry, type Fields, isSame } from "./etcd.ts";
 
 /** What a path of the API names. */
@@ -158,13 +158,13 @@ function kindsOf(builtIn: BuiltIn, release: Release): readonly ServedKind[] {
     kind,
     hasStatus,
     hasGeneration,
-    apiVersion: apiVersionOf(group, version),
+    apiVersion: apiVersion({ group, version }),
     listKind: `${kind}List`,
     singular: kind.toLowerCase(),
     shortNames: builtIn.shortNames,
     namespaced: builtIn.namespaced,
     prefix: builtIn.prefix,
-    storedApiVersion: apiVersionOf(group, stored),
+    storedApiVersion: apiVersion({ group, version: stored }),
     storageVersionHash: storageVersionHashOf(group, builtIn.hashedAs ?? stored, kind),
   }));
 }
@@ -196,8 +196,8 @@ export interface ServedKind {
 }
 
 /** Whether an object that is stored in a version can be read. Built-in resources know every version there was. */
-export function isDecodable({ crd, group }: ServedKind, apiVersion: string): boolean {
-  return crd === undefined || crd.facts.versions.some(({ name }) => apiVersionOf(group, name) === apiVersion);
+export function isDecodable({ crd, group }: ServedKind, stored: string): boolean {
+  return crd === undefined || crd.facts.versions.some(({ name }) => apiVersion({ group, version: name }) === stored);
 }
 
 /** What an API server reads from a CRD. */
@@ -363,10 +363,10 @@ function kindOf(
     defaults,
     singular: names.singular,
     shortNames: names.shortNames,
-    apiVersion: apiVersionOf(group, name),
+    apiVersion: apiVersion({ group, version: name }),
     hasGeneration: true,
     prefix: `/registry/${group}/${names.plural}/`,
-    storedApiVersion: apiVersionOf(group, storageVersion),
+    storedApiVersion: apiVersion({ group, version: storageVersion }),
     // Discovery goes through the served versions, and takes the hash of the one that is the storage version.
     storageVersionHash: isStorageServed(facts) ? storageVersionHashOf(group, storageVersion, names.kind) : "",
   };

@@ -25,7 +25,7 @@ export async function list(context: ServerContext, request: ListRequest): Promis
   if (isOfCache(query)) assertFilled(context, kind);
   if (isOfCachedCrds(context, request)) await untilCrdsSeen(context, query);
   const selector = selectorOf(query);
-  const limit = Number(query.get("limit") ?? 0);
+  const limit = query.has("limit") ? Math.min(Number(query.get("limit")), context.pageSize) : 0;
   const name = /^metadata\.name=([^,]+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
   const { entries, revision } = range(context, request);
   const items: ModelObject[] = [];

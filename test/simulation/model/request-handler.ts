@@ -1,4 +1,4 @@
-import { apiVersionOf } from "../../../src/old/kube/resources.ts";
+import { apiVersion } from "../../../src/kube/objects.ts";
 import {
   errorAnswer,
   forbidden,
@@ -354,7 +354,7 @@ function resourcesAnswer(context: ServerContext, group: string, version: string)
   const isKnown = kinds.length > 0 || (group === AUTHORIZATION.group && version === AUTHORIZATION.version);
   if (!isKnown) throw new PathNotServed();
   const resources = kinds.flatMap(([kind, verbs]) => resourceAnswers(kind, verbs));
-  return { kind: "APIResourceList", apiVersion: "v1", groupVersion: apiVersionOf(group, version), resources };
+  return { kind: "APIResourceList", apiVersion: "v1", groupVersion: apiVersion({ group, version }), resources };
 }
 
 function* kindsIn(

@@ -98,7 +98,10 @@ export async function create(context: ServerContext, write: Omit<Write, "name">,
   const whole = decoded(kind, wiped);
   const managed = managedByUpdate(undefined, whole, writerOf(context, kind, { manager, subresource: undefined }));
   const object = await admittedCreate(context, { ...write, name: "" }, withManaged(whole, managed));
-  return { object: await store(context, { ...write, name: object.metadata.name ?? "" }, object), wasCreated: true };
+  const { name = "" } = object.metadata;
+  const stored = await store(context, { ...write, name }, object);
+  if (stored === undefined) throw alreadyExists(kind, name);
+  return { object: stored, wasCreated: true };
 }
 
 async function admittedCreate(context: ServerContext, write: Write, object: ModelObject): Promise<ModelObject> {
@@ -112,17 +115,15 @@ async function admittedCreate(context: ServerContext, write: Write, object: Mode
   return withManaged(created, created.metadata.managedFields);
 }
 
-async function store(context: ServerContext, write: Write, object: ModelObject): Promise<ModelObject> {
-  const { isDryRun, kind, name } = write;
+/** @returns `undefined` where there is one already */
+async function store(context: ServerContext, write: Write, object: ModelObject): Promise<ModelObject | undefined> {
+  const { isDryRun, kind } = write;
   const stored = encode(kind, object);
   await context.io.hold("admitted");
   const key = keyOf(write);
-  if (isDryRun) {
-    if (context.etcd.get(key) !== undefined) throw alreadyExists(kind, name);
-    return object;
-  }
+  if (isDryRun) return context.etcd.get(key) === undefined ? object : undefined;
   const written = context.etcd.put(key, { object: stored, encryptionKey: keyFor(context, kind) }, 0);
-  if (written === undefined) throw alreadyExists(kind, name);
+  if (written === undefined) return undefined;
   await context.io.hold("written");
   return viewOf(written, kind);
 }
@@ -143,19 +144,32 @@ export async function update(
   const key = keyOf(write);
   for (;;) {
     const entry = context.etcd.get(key);
-    if (entry === undefined) throw mayCreate ? noApplyCreates(write, change) : notFound(kind, name);
-    const updated = await updateOnce(context, write, { change, entry });
-    if (updated !== undefined) return { object: updated, wasCreated: false };
+    if (entry === undefined && (!mayCreate || write.subresource !== undefined)) throw notFound(kind, name);
+    const object =
+      entry === undefined
+        ? await createApplied(context, write, change(undefined))
+        : await updateOnce(context, write, { change, entry });
+    if (object !== undefined) return { object, wasCreated: entry === undefined };
   }
 }
 
-/** An apply of an object that is gone, by its uid, is a conflict. */
-function noApplyCreates({ kind, name, subresource }: Write, change: Change): Refusal {
-  if (subresource !== undefined) return notFound(kind, name);
-  const { uid } = change(undefined).metadata;
-  if (uid === undefined) throw new Error("The model knows no apply that creates an object");
-  const why = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
-  return conflict(kind, name, why);
+/**
+ * An apply of an object that is gone, by its uid, is a conflict.
+ * @returns `undefined` where another write came in between
+ */
+async function createApplied(
+  context: ServerContext,
+  write: Write,
+  object: ModelObject,
+): Promise<ModelObject | undefined> {
+  const { kind, name } = write;
+  const { uid } = object.metadata;
+  if (uid !== undefined) {
+    const why = `uid mismatch: the provided object specified uid ${uid}, and no existing object was found`;
+    throw conflict(kind, name, why);
+  }
+  assertNotTerminating(kind, name);
+  return store(context, write, await admittedCreate(context, write, placed(object, write.namespace)));
 }
 
 /** @returns `undefined` where another write came in between */

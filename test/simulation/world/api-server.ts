@@ -12,9 +12,13 @@ import { AsyncLocalStorage } from "node:async_hooks";
 
 /** What an API server ends a request after, in milliseconds (`--request-timeout`). */
 export const REQUEST_TIMEOUT_MS = 60_000;
+/** etcd may commit what was sent to it so long after an API server gave up on it, in milliseconds. */
+const COMMIT_MS = 5_000;
 /** What a read waits for a watch cache at most, in milliseconds. */
 const LONGEST_READ_MS = 3_000;
 const RENEW_EVERY_MS = 10_000;
+/** Few objects have several pages. */
+const PAGE_SIZE = 7;
 /** What the last answer of one that ends needs to be on its way, in milliseconds. */
 const ANSWERED_MS = 10;
 /** Bookmarks, and the ends of watches. */
@@ -44,8 +48,8 @@ export function currentRequestSince(): number | undefined {
 }
 
 /**
- * What an API server takes how long to follow, in milliseconds. Its handlers may be behind its discovery by less than the settle
- * time; behind that, `crds` says how far both are behind the CRD.
+ * What an API server takes how long to follow, in milliseconds. `crds` says how far its watch cache is behind a CRD. Its handlers and
+ * its discovery follow that.
  */
 export interface Lags {
   crds: number;
@@ -108,6 +112,7 @@ export class ApiServerNode implements Peer {
       name,
       clock,
       isPrompt: false,
+      pageSize: PAGE_SIZE,
       io: {
         hold: (point) => this.#hold(point),
         untilSeen: (isSeen) => this.#untilSeen(isSeen),
@@ -205,12 +210,13 @@ export class ApiServerNode implements Peer {
     const ms = mostMs * this.#options.random() ** 2;
     const deadline = working.getStore()?.deadline ?? Number.POSITIVE_INFINITY;
     const isInTime = clock.monotonic() < deadline || this.#hasJustWoken || point === "written";
+    const latest = isInTime && point === "admitted" ? deadline + COMMIT_MS : deadline;
     if (ms < 1 && !isPaused && isInTime) return NOT_HELD;
     const dueAt = clock.monotonic() + ms;
     return new Promise((resolve) => {
       clock.timer(ms, () => {
         const now = clock.monotonic();
-        if (now < deadline || now > dueAt + 1 || point === "written") resolve();
+        if (now < latest || now > dueAt + 1 || point === "written") resolve();
       });
     });
   }

@@ -1,6 +1,4 @@
-import { ApiClient } from "../../../src/old/kube/client.ts";
-import { ClusterConfig } from "../../../src/old/kube/connect/cluster-config.ts";
-import { Transport } from "../../../src/old/kube/transport.ts";
+import { Client } from "../../../src/kube/client.ts";
 import type { Random } from "../../chaos/random.ts";
 import type { ModelAnswer, ModelRequest, WebhookAnswer } from "../model/answers.ts";
 import { configHashOf, type Encryption } from "../model/context.ts";
@@ -96,11 +94,11 @@ export class SimCluster {
   }
 
   /** A client of a process, whose user is its name. */
-  clientOf(process: SimProcess): ApiClient {
-    const server = this.#options.access === "each" ? urlOf(0) : BALANCER_URL;
-    const cluster = { name: "sim", server, skipTLSVerify: true };
-    const config = new ClusterConfig(cluster, { name: process.name, token: process.name }, { context: "sim" });
-    return new ApiClient(new Transport(config, { clock: process.clock, carrier: this.#network.carrierOf(process) }));
+  clientOf(process: SimProcess): Client {
+    const { access, streams } = this.#options;
+    const address = access === "each" ? urlOf(0) : BALANCER_URL;
+    const random = streams(`chance of ${process.name}`);
+    return new Client({ address, send: this.#network.sendOf(process), clock: process.clock, random });
   }
 
   /** Has something done to requests, beside what is done already, which comes first. @returns what ends it */

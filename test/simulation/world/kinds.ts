@@ -1,4 +1,4 @@
-import { apiVersionOf } from "../../../src/old/kube/resources.ts";
+import { apiVersion } from "../../../src/kube/objects.ts";
 import type { Encryption } from "../model/context.ts";
 import { BUILT_INS, type BuiltIn, type Release, RELEASE_1_37 } from "../model/kinds.ts";
 import type { KindPlan, Plan } from "../plan.ts";
@@ -79,7 +79,7 @@ export function objectOf(plan: KindPlan, version: string, index: number, value: 
   const { group, kind, namespaced } = shapeOf(plan);
   const metadata = { name: `${plan.plural}-${index}`, labels: { value: String(value) } };
   return {
-    apiVersion: apiVersionOf(group, version),
+    apiVersion: apiVersion({ group, version }),
     kind,
     metadata: namespaced ? { ...metadata, namespace: "default" } : metadata,
     spec: kind === "Deployment" ? { value, template: { spec: { containers: [] } } } : { value },

@@ -1,8 +1,8 @@
-import type { Carrier } from "../../../src/old/kube/connect/sessions.ts";
+import { ApiError } from "../../../src/kube/errors.ts";
+import type { Connection, HttpAnswer, HttpRequest, Send } from "../../../src/kube/http.ts";
 import type { ModelAnswer, ModelRequest, WatchSink } from "../model/answers.ts";
 import type { SimProcess } from "./process.ts";
 import type { Schedule } from "./schedule.ts";
-import { Dispatcher } from "undici";
 
 /** What answers requests at the far end: an API server with the process that it runs in. */
 export interface Peer {
@@ -66,225 +66,187 @@ export class Network {
     this.#options = options;
   }
 
-  /** What carries the requests of a process. */
-  carrierOf(process: SimProcess): Carrier {
+  /** How a process sends requests; its name is its user. */
+  sendOf(process: SimProcess): Send {
     const latency = this.#options.latencyOf(process.name);
-    return (server, onConnect) => new SimulatedConnections({ ...this.#options, latency }, process, server, onConnect);
+    const way = { ...this.#options, process, latency, pinned: new WeakMap<Connection, Peer>() };
+    return (asked) => new Exchange(way, asked).begin();
   }
 }
 
 /** What a network is made of, as one process sees it. */
 interface Way extends NetworkOptions {
+  readonly process: SimProcess;
   readonly latency: Latency;
-}
-
-/** Connections of one process to one base URL; where `onConnect` is given there is one, which leads to one peer. */
-class SimulatedConnections extends Dispatcher {
-  readonly #options: Way;
-  readonly #process: SimProcess;
-  readonly #server: string;
-  readonly #onConnect: (() => void) | undefined;
-  #pinned: Peer | undefined;
-
-  constructor(options: Way, process: SimProcess, server: string, onConnect: (() => void) | undefined) {
-    super();
-    this.#options = options;
-    this.#process = process;
-    this.#server = server;
-    this.#onConnect = onConnect;
-  }
-
-  override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    const sent = modelRequestOf(options, this.#process.name);
-    const edged = this.#options.edge.request?.(sent, this.#server) ?? sent;
-    const request = "status" in edged ? sent : edged;
-    const exchange = new Exchange(this.#options, this.#process, { handler, request, server: this.#server });
-    const fate: Fate =
-      "status" in edged
-        ? { kind: "answered", answer: edged }
-        : this.#options.route(
-            request,
-            this.#options.edge.server?.(request, this.#server) ?? this.#server,
-            this.#pinned,
-          );
-    if (this.#onConnect !== undefined) {
-      this.#connect(fate, this.#onConnect);
-    }
-    exchange.begin(fate);
-    return true;
-  }
-
-  #connect(fate: Fate, onConnect: () => void): void {
-    const peer = "peer" in fate ? fate.peer : undefined;
-    if (this.#pinned === undefined || peer !== this.#pinned) {
-      onConnect();
-    }
-    this.#pinned = fate.kind === "reset" ? undefined : peer;
-  }
-
-  override close(): Promise<void>;
-  override close(callback: () => void): void;
-  override close(callback?: () => void): Promise<void> | undefined {
-    callback?.();
-    return callback === undefined ? Promise.resolve() : undefined;
-  }
-
-  override destroy(): Promise<void> {
-    return Promise.resolve();
-  }
-}
-
-function modelRequestOf({ path, method, headers, body }: Dispatcher.DispatchOptions, user: string): ModelRequest {
-  const [pathname = "", query = ""] = path.split("?");
-  return {
-    method,
-    path: pathname,
-    query: new URLSearchParams(query),
-    headers: headers as Record<string, string>,
-    body: typeof body === "string" ? body : "",
-    user,
-  };
+  /** Where each connection leads that is no pool, until it breaks. */
+  readonly pinned: WeakMap<Connection, Peer>;
 }
 
 /** Orders what follows on one connection, however long each takes. */
 const IN_ORDER_MS = 0.001;
 
 /** One request and its answer. */
-class Exchange implements Dispatcher.DispatchController {
-  aborted = false;
-  reason: Error | null = null;
-  readonly paused = false;
-  readonly #options: Way;
-  readonly #process: SimProcess;
-  readonly #handler: Dispatcher.DispatchHandler;
-  readonly #request: ModelRequest;
-  readonly #server: string;
+class Exchange {
+  readonly #way: Way;
+  readonly #asked: HttpRequest;
+  readonly #answer = Promise.withResolvers<HttpAnswer>();
+  #request: ModelRequest;
   #isOver = false;
   #lastAt = 0;
-  #endWatch: (() => void) | undefined;
+  #cancelTimer: () => void = nothing;
   #forgetCrashes: (() => void)[] = [];
+  #endWatch: () => void = nothing;
+  /** What has come of a stream and was not read yet. */
+  readonly #lines: string[] = [];
+  #failure: { readonly error: unknown } | undefined;
+  #wakeReader: () => void = nothing;
 
-  constructor(
-    options: Way,
-    process: SimProcess,
-    of: { readonly handler: Dispatcher.DispatchHandler; readonly request: ModelRequest; readonly server: string },
-  ) {
-    this.#options = options;
-    this.#process = process;
-    this.#handler = of.handler;
-    this.#request = of.request;
-    this.#server = of.server;
+  constructor(way: Way, asked: HttpRequest) {
+    const { body = "", method, path } = asked;
+    const headers = { "user-agent": "ksvm", ...asked.headers };
+    this.#way = way;
+    this.#asked = asked;
+    this.#request = { method, path, query: new URLSearchParams(asked.query), headers, body, user: way.process.name };
   }
 
-  begin(fate: Fate): void {
-    this.#handler.onRequestStart?.(this, {});
-    if (!this.#isOver) this.#options.schedule.untilEnd(this.#abandon);
-    if (this.#isOver) return;
-    if (fate.kind === "answered") {
-      this.#send(() => this.#answer(fate.answer));
-      return;
-    }
+  begin(): Promise<HttpAnswer> {
+    const { signal, timeoutMs } = this.#asked;
+    const { process, schedule } = this.#way;
+    schedule.untilEnd(this.#abandon);
+    if (this.#isOver) return this.#answer.promise;
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+    const timeUp = (): void => this.#fail(this.#unanswered(`no answer within ${timeoutMs / 1_000} s`));
+    this.#cancelTimer = process.clock.timer(timeoutMs, timeUp);
+    this.#deliver();
+    return this.#answer.promise;
+  }
+
+  #deliver(): void {
+    const { address, connection } = this.#asked;
+    const { edge, latency, pinned, process, route, schedule } = this.#way;
+    const edged = edge.request?.(this.#request, address) ?? this.#request;
+    if ("status" in edged) return this.#send(() => this.#arrive(edged));
+    this.#request = edged;
+    const server = edge.server?.(edged, address) ?? address;
+    const fate = route(edged, server, connection && pinned.get(connection));
+    if (fate.kind === "answered") return this.#send(() => this.#arrive(fate.answer));
     const { peer } = fate;
+    if (connection !== undefined && peer !== undefined) pinned.set(connection, peer);
     if (peer === undefined) {
-      if (fate.kind === "reset") this.#send(() => this.#fail(reset()));
+      if (fate.kind === "reset") this.#send(() => this.#fail(this.#unanswered("read ECONNRESET")));
       return;
     }
-    this.#forgetCrashes = [
-      this.#process.onCrash(() => this.#end()),
-      peer.process.onCrash(() => this.#send(() => this.#fail(reset()))),
-    ];
-    this.#options.schedule.in(this.#options.latency() + (fate.holdMs ?? 0), () => {
-      if (!peer.isListening) return this.#send(() => this.#fail(refused()));
+    const onCrash = (): void => this.#send(() => this.#fail(this.#unanswered("read ECONNRESET")));
+    this.#forgetCrashes = [process.onCrash(this.#crash), peer.process.onCrash(onCrash)];
+    schedule.in(latency() + (fate.holdMs ?? 0), () => {
+      if (!peer.isListening) return this.#send(() => this.#fail(this.#unanswered("connect ECONNREFUSED")));
       peer.process.reach(() => void this.#serve(peer, fate));
     });
   }
 
-  abort(reason: Error): void {
-    if (this.#isOver) return;
-    this.aborted = true;
-    this.reason = reason;
-    this.#fail(reason);
-  }
-
-  pause(): void {}
-
-  resume(): void {}
-
-  async #serve(peer: Peer, fate: Fate): Promise<void> {
-    const answer = this.#edged(await peer.handle(this.#request));
-    if (fate.kind === "reset") {
-      this.#send(() => this.#fail(reset()));
-    } else if (fate.kind === "delivered") {
-      this.#send(() => this.#answer(answer));
-    }
-  }
-
-  #edged(answer: ModelAnswer): ModelAnswer {
+  async #serve(peer: Peer, { kind }: Fate): Promise<void> {
+    const { edge } = this.#way;
+    const answer = await peer.handle(this.#request);
+    if (kind === "reset") this.#send(() => this.#fail(this.#unanswered("read ECONNRESET")));
+    if (kind !== "delivered") return;
     const { body } = answer;
-    if (typeof body !== "string") return answer;
-    return this.#options.edge.answer?.(this.#request, { ...answer, body }, this.#server) ?? answer;
+    const edged =
+      typeof body === "string" ? edge.answer?.(this.#request, { ...answer, body }, this.#asked.address) : undefined;
+    this.#send(() => this.#arrive(edged ?? answer));
   }
 
   /** Has something happen at the client, after what was sent before. */
   #send(arrive: () => void): void {
-    const { latency, schedule } = this.#options;
+    const { latency, process, schedule } = this.#way;
     const at = Math.max(schedule.now + latency(), this.#lastAt + IN_ORDER_MS);
     this.#lastAt = at;
-    schedule.in(at - schedule.now, () => this.#process.reach(arrive));
+    schedule.in(at - schedule.now, () => process.reach(arrive));
   }
 
-  #answer(answer: ModelAnswer): void {
+  #arrive({ body, headers, status }: ModelAnswer): void {
     if (this.#isOver) return;
-    this.#options.onAnswer(this.#request, answer);
-    const { status, headers, body } = answer;
-    this.#handler.onResponseStart?.(this, status, headers, "");
-    if (typeof body === "string") {
-      if (body !== "") this.#handler.onResponseData?.(this, Buffer.from(body));
-      this.#finish();
-      return;
+    const { edge, onAnswer } = this.#way;
+    onAnswer(this.#request, { status, headers, body });
+    const isStream = this.#asked.isStream && status === 200;
+    if (!isStream) {
+      this.#end();
+      return this.#answer.resolve({ status, headers, text: typeof body === "string" ? body : "" });
     }
-    const sink: WatchSink = {
-      event: (told) => {
-        const line = this.#options.edge.event?.(this.#request, told) ?? told;
-        this.#send(() => this.#isOver || this.#handler.onResponseData?.(this, Buffer.from(`${line}\n`)));
-      },
-      end: (error) => this.#send(() => (error === undefined ? this.#finish() : this.#fail(error))),
-    };
-    this.#endWatch = body(sink);
+    this.#cancelTimer();
+    if (typeof body === "string") {
+      this.#lines.push(...body.split("\n"));
+      this.#end();
+    } else {
+      const sink: WatchSink = {
+        event: (told) => {
+          const line = edge.event?.(this.#request, told) ?? told;
+          this.#send(() => {
+            this.#lines.push(line);
+            this.#wakeReader();
+          });
+        },
+        end: (error) =>
+          this.#send(() => (error === undefined ? this.#end() : this.#fail(this.#unanswered(error.message)))),
+      };
+      this.#endWatch = body(sink);
+    }
+    this.#answer.resolve({ status, headers, text: "", lines: this.#read() });
   }
 
-  #finish(): void {
-    if (this.#isOver) return;
-    this.#end();
-    this.#options.schedule.forgetEnd(this.#abandon);
-    this.#handler.onResponseEnd?.(this, {});
+  /** The lines of a stream as they arrive. Whoever stops reading ends it. */
+  async *#read(): AsyncGenerator<string> {
+    try {
+      for (;;) {
+        if (this.#failure !== undefined) throw this.#failure.error;
+        const line = this.#lines.shift();
+        if (line !== undefined) yield line;
+        else if (this.#isOver) return;
+        else await new Promise<void>((resolve) => (this.#wakeReader = resolve));
+      }
+    } finally {
+      this.#end();
+    }
   }
 
-  #fail(error: Error): void {
-    if (this.#isOver) return;
-    this.#end();
-    this.#options.schedule.forgetEnd(this.#abandon);
-    this.#handler.onResponseError?.(this, error);
-  }
+  readonly #onAbort = (): void => this.#fail(this.#asked.signal.reason);
+
+  /** Nothing reaches a process that has crashed. */
+  readonly #crash = (): void => {
+    this.#isOver = true;
+    this.#endWatch();
+  };
 
   /** The world is over, before an answer came or before the process that has crashed could see it. */
   readonly #abandon = (): void => {
-    this.#isOver = true;
-    this.#handler.onResponseError?.(this, reset());
+    this.#isOver = false;
+    this.#fail(this.#unanswered("the world is over"));
   };
 
+  #unanswered(why: string): ApiError {
+    const { address, method, path } = this.#asked;
+    return new ApiError(`${method} ${path}`, 0, `no answer from ${address}: ${why}`);
+  }
+
+  /** Its connection is broken, too. */
+  #fail(error: unknown): void {
+    if (this.#isOver) return;
+    const { connection } = this.#asked;
+    if (connection !== undefined) this.#way.pinned.delete(connection);
+    this.#failure = { error };
+    this.#answer.reject(error);
+    this.#end();
+  }
+
   #end(): void {
+    if (this.#isOver) return;
     this.#isOver = true;
-    this.#endWatch?.();
-    this.#endWatch = undefined;
+    this.#cancelTimer();
+    this.#endWatch();
+    this.#wakeReader();
+    this.#asked.signal.removeEventListener("abort", this.#onAbort);
+    this.#way.schedule.forgetEnd(this.#abandon);
     for (const forget of this.#forgetCrashes) forget();
   }
 }
 
-function reset(): Error {
-  return Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
-}
-
-function refused(): Error {
-  return Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
-}
+function nothing(): void {}

@@ -1,6 +1,7 @@
 import { CONTROLLER_LEASE } from "../../../src/api/migration.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
-import { CHECKPOINT_ANNOTATION } from "../../../src/old/lease/run-lease.ts";
+import { MIGRATING, OWNER } from "../../../src/freeze/rule.ts";
+import { CRDS } from "../../../src/kube/objects.ts";
+import { CHECKPOINT, leaseName } from "../../../src/migrator/run-lease.ts";
 import type { ModelRequest } from "../model/answers.ts";
 import { groupOf, resourcePathOf } from "../model/kinds.ts";
 
@@ -17,8 +18,8 @@ export type RequestKind =
   | "readCrd"
   /** What the API server shows of a version of the group. */
   | "discovery"
-  /** The question whether an API server still answers, as settling has it. */
-  | "version"
+  /** Lists the identity Leases: with that each question begins that every API server is asked, nine times while late writes are waited for. */
+  | "ask"
   /** A page of the objects that begins at the first one. */
   | "firstPage"
   /** A page at a continue token. */
@@ -40,11 +41,10 @@ export type RequestKind =
   /** Writes a StorageState. */
   | "state";
 
-const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const GUARDS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
 const MIGRATION_API = "/apis/migration.k8s.io/v1alpha1/";
 const LEADER_LEASE = `/leases/${CONTROLLER_LEASE}`;
-const RUN_LEASES = "/leases/ksvm-migrate.";
+const RUN_LEASE = leaseName("");
 
 /** A resource whose objects users have. */
 interface UserResource {
@@ -61,7 +61,7 @@ function requestKindOf(request: ModelRequest, resources: readonly UserResource[]
   if (path.startsWith(GUARDS)) return method === "GET" ? undefined : method === "DELETE" ? "removeGuard" : "putGuard";
   if (path.startsWith(MIGRATION_API)) return ofMigrations(request);
   if (path.includes("/leases")) return ofLease(request);
-  return path === "/version" ? "version" : ofObjects(request, resources);
+  return ofObjects(request, resources);
 }
 
 function ofCrd({ body, method, path, query }: ModelRequest): RequestKind | undefined {
@@ -70,7 +70,7 @@ function ofCrd({ body, method, path, query }: ModelRequest): RequestKind | undef
   if (query.has("dryRun")) return "proof";
   if (path.endsWith("/status")) return "prune";
   const { annotations } = (JSON.parse(body) as { metadata?: { annotations?: Record<string, unknown> } }).metadata ?? {};
-  const migrating = annotations?.[MIGRATING_ANNOTATION];
+  const migrating = annotations?.[MIGRATING];
   if (migrating === undefined) return undefined;
   return migrating === null ? "unfreeze" : "freeze";
 }
@@ -80,19 +80,20 @@ function ofMigrations({ body, method, path }: ModelRequest): RequestKind | undef
   if (path.startsWith("storagestates", MIGRATION_API.length)) return "state";
   if (method === "POST") return "newMigration";
   if (body.includes('"type":"Succeeded","status":"True"')) return "succeed";
-  return body.includes(OWNER_ANNOTATION) ? "claim" : undefined;
+  return body.includes(OWNER) ? "claim" : undefined;
 }
 
-function ofLease({ body, method, path }: ModelRequest): RequestKind | undefined {
+function ofLease({ body, method, path, query }: ModelRequest): RequestKind | undefined {
+  if (method === "GET") return query.has("labelSelector") ? "ask" : undefined;
   if (method === "PATCH" && path.endsWith(LEADER_LEASE)) return "lead";
-  if (method === "POST") return body.includes('"ksvm-migrate.') ? "takeLease" : undefined;
-  if (method !== "PATCH" || !path.includes(RUN_LEASES)) return undefined;
+  if (method === "POST") return body.includes(`"${RUN_LEASE}`) ? "takeLease" : undefined;
+  if (method !== "PATCH" || !path.includes(`/leases/${RUN_LEASE}`)) return undefined;
   const { metadata, spec } = JSON.parse(body) as {
     metadata?: { annotations?: Record<string, string> };
     spec?: { holderIdentity?: string | null };
   };
   if (typeof spec?.holderIdentity === "string") return "takeLease";
-  const checkpoint = metadata?.annotations?.[CHECKPOINT_ANNOTATION] ?? "";
+  const checkpoint = metadata?.annotations?.[CHECKPOINT] ?? "";
   return checkpoint === "" ? undefined : "checkpoint";
 }
 

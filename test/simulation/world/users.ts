@@ -1,13 +1,11 @@
 import type { CrdVersion } from "../../../src/api/crd.ts";
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../src/api/names.ts";
+import { MIGRATING, OWNER } from "../../../src/freeze/rule.ts";
+import { CRDS, MERGE_PATCH as MERGE } from "../../../src/kube/objects.ts";
 import type { Random } from "../../chaos/random.ts";
 import type { ModelObject } from "../model/etcd.ts";
 import type { KindPlan } from "../plan.ts";
 import type { SimCluster } from "./cluster.ts";
 import { collectionOf, crdNameOf, crdOf, GROUP, groupOf, objectOf, versionsOf } from "./kinds.ts";
-
-export const CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-export const MERGE = "application/merge-patch+json";
 
 /** How long users wait for an answer, in milliseconds. */
 const PATIENCE_MS = 70_000;
@@ -89,9 +87,9 @@ export class UserActions {
       return this.send("PATCH", path, { metadata: { labels: { edited: String(++this.#values) } } }, MERGE);
     }
     const annotations = {
-      freeze: { [MIGRATING_ANNOTATION]: "by-hand" },
-      unfreeze: { [MIGRATING_ANNOTATION]: null },
-      takeOwner: { [OWNER_ANNOTATION]: null },
+      freeze: { [MIGRATING]: "by-hand" },
+      unfreeze: { [MIGRATING]: null },
+      takeOwner: { [OWNER]: null },
     }[how];
     return this.send("PATCH", path, { metadata: { annotations } }, MERGE);
   }

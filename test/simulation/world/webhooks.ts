@@ -1,5 +1,5 @@
-import type { CustomResourceDefinition } from "../../../src/api/crd.ts";
-import { freezeVerdict } from "../../../src/old/freeze/freeze-rule.ts";
+import { freezeVerdict } from "../../../src/freeze/rule.ts";
+import type { Crd } from "../../../src/kube/objects.ts";
 import { webhookConfigurationOf } from "../../../src/webhook/webhook-configuration.ts";
 import type { WebhookAnswer } from "../model/answers.ts";
 import type { SimWebhook } from "./cluster.ts";
@@ -62,8 +62,7 @@ export const GUARD_CONFIGURATION = webhookConfigurationOf({ clientConfig: { url:
 
 /** The webhook of ksvm, which decides by the rule of the freeze. */
 export const GUARD_WEBHOOK = admissionWebhook(({ object, oldObject }) => {
-  const [before, after] = [oldObject, object] as unknown as [CustomResourceDefinition, CustomResourceDefinition];
-  const verdict = freezeVerdict(before, after);
-  if (verdict.allowed) return { allowed: true };
-  return { allowed: false, status: { code: 403, reason: "Forbidden", message: verdict.message } };
+  const denial = freezeVerdict(oldObject as Crd, object as unknown as Crd);
+  if (denial === undefined) return { allowed: true };
+  return { allowed: false, status: { code: 403, reason: "Forbidden", message: denial.message } };
 });

@@ -1,7 +1,7 @@
 import { SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import { shippedCrds } from "../../../src/initializer/shipped-crds.ts";
-import type { RunSettings } from "../../../src/old/migrator/assemble-run.ts";
-import { collectionPath, CRDS, WEBHOOK_CONFIGURATIONS } from "../../../src/old/kube/resources.ts";
+import { CRDS, WEBHOOK_CONFIGURATIONS } from "../../../src/kube/objects.ts";
+import type { RunSettings } from "../../../src/migrator/migrate.ts";
 import type { KindPlan, Plan, ProgramPlan } from "../plan.ts";
 import { currentWriter } from "./api-server.ts";
 import { SimCluster } from "./cluster.ts";
@@ -149,11 +149,11 @@ export class World {
   async setUp(): Promise<void> {
     for (const name of ["default", "kube-system", SYSTEM_NAMESPACE]) await this.user.createNamespace(name);
     if (this.hasController) {
-      for (const crd of shippedCrds()) await this.user.send("POST", collectionPath(CRDS), crd);
+      for (const crd of shippedCrds()) await this.user.send("POST", CRDS, crd);
     }
     if (this.plan.hasWebhook === true) {
       this.cluster.webhooks.set(GUARD_URL, GUARD_WEBHOOK);
-      await this.user.send("POST", collectionPath(WEBHOOK_CONFIGURATIONS), GUARD_CONFIGURATION);
+      await this.user.send("POST", WEBHOOK_CONFIGURATIONS, GUARD_CONFIGURATION);
     }
     for (const kind of this.plan.kinds) {
       if (kind.isBuiltIn !== true) await this.user.createCrd(kind, kind.createdIn);

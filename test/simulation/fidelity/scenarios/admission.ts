@@ -1,20 +1,7 @@
-import {
-  CRD_FIELD_MANAGER,
-  MIGRATING_ANNOTATION,
-  OWNER_ANNOTATION,
-  STORAGE_MIGRATING_CONDITION,
-} from "../../../../src/api/names.ts";
-import { freezePolicyOf } from "../../../../src/old/freeze/freeze-policy.ts";
-import { labelChangePatch, storageChangePatch } from "../../../../src/old/freeze/freeze-probe.ts";
-import {
-  ACCEPT_METADATA,
-  APPLY_PATCH,
-  collectionPath,
-  objectPath,
-  POLICIES,
-  POLICY_BINDINGS,
-  WEBHOOK_CONFIGURATIONS,
-} from "../../../../src/old/kube/resources.ts";
+import { policyName } from "../../../../src/freeze/freeze.ts";
+import { storageChange } from "../../../../src/freeze/prove.ts";
+import { CRD_FIELD_MANAGER, MIGRATING, OWNER, policySpec, STORAGE_MIGRATING } from "../../../../src/freeze/rule.ts";
+import { BINDINGS, METADATA, POLICIES, WEBHOOK_CONFIGURATIONS } from "../../../../src/kube/objects.ts";
 import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Play, Scenario } from "../play.ts";
 import {
@@ -106,17 +93,17 @@ function configurationOf(subject: Subject, clientConfig: object, more: object = 
   };
 }
 
-const MUTATING_CONFIGURATIONS = { ...WEBHOOK_CONFIGURATIONS, resource: "mutatingwebhookconfigurations" };
+const MUTATING_CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
 async function install(
   play: Play,
   configuration: Json,
   probe: { readonly subject: Subject; readonly name: string },
 ): Promise<void> {
-  const resource = configuration.kind.startsWith("Validating") ? WEBHOOK_CONFIGURATIONS : MUTATING_CONFIGURATIONS;
+  const path = configuration.kind.startsWith("Validating") ? WEBHOOK_CONFIGURATIONS : MUTATING_CONFIGURATIONS;
   await play.line(
     `register the webhook "${configuration.metadata.name}"`,
-    post(collectionPath(resource), configuration),
+    post(path, configuration),
     metadataAlone,
   );
   await play.wait("the webhook is in force", touch(probe.subject, probe.name, "All"), isRefused);
@@ -134,7 +121,7 @@ export const webhooks: Scenario = {
       const anyMessage = ["html", "wrong"].includes(name);
       await play.line(`the webhook's answer "${name}"`, touch(bowls, name), { anyMessage });
     }
-    const path = objectPath(WEBHOOK_CONFIGURATIONS, { name: "bowls-validating" });
+    const path = `${WEBHOOK_CONFIGURATIONS}/bowls-validating`;
     const ignore = merge(path, {
       webhooks: [{ ...configurationOf(bowls, client).webhooks[0], failurePolicy: "Ignore" }],
     });
@@ -173,7 +160,7 @@ export const mutatingWebhook: Scenario = {
       await play.line(`a second one of ${name} writes nothing`, touch(lamps, name));
       play.fact(`the generation of ${name} shows a change of its spec`, metadataOf(before).generation);
     }
-    await play.line("remove the webhook", remove(objectPath(MUTATING_CONFIGURATIONS, { name: "lamps-mutating" })));
+    await play.line("remove the webhook", remove(`${MUTATING_CONFIGURATIONS}/lamps-mutating`));
     await play.wait("it is not asked any more", touch(lamps, "plain", "All"), isTaken);
   },
 };
@@ -181,11 +168,16 @@ export const mutatingWebhook: Scenario = {
 const manager = { fieldManager: CRD_FIELD_MANAGER };
 const storedVersionsAlone = { pick: ({ status }: Json) => status.storedVersions as unknown };
 
-/** Both halves of the proof of a freeze, see src/freeze/freeze-proof.ts. */
+/** Both halves of the proof of a freeze, see src/freeze/prove.ts. */
 function proof(subject: Subject, crd: Json): { readonly storage: LineRequest; readonly label: LineRequest } {
   const query = { dryRun: "All", ...manager };
-  const dryRun = (body: unknown): LineRequest => ({ ...jsonPatch(subject.path, body, query), accept: ACCEPT_METADATA });
-  return { storage: dryRun(storageChangePatch(crd)), label: dryRun(labelChangePatch(crd)) };
+  const atVersion = { op: "add", path: "/metadata/resourceVersion", value: crd.metadata.resourceVersion };
+  const dryRun = (patch: readonly object[]): LineRequest => ({
+    ...jsonPatch(subject.path, [atVersion, ...patch], query),
+    accept: METADATA,
+  });
+  const labels = { op: "add", path: "/metadata/labels", value: { probe: "true" } };
+  return { storage: dryRun(storageChange(crd)), label: dryRun([labels]) };
 }
 
 function annotate(subject: Subject, annotations: Json): LineRequest {
@@ -204,7 +196,7 @@ async function guarded(play: Play, subject: Subject): Promise<void> {
   );
   await play.line(
     "freeze",
-    annotate(subject, { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: "{}" }),
+    annotate(subject, { [MIGRATING]: "true", [OWNER]: "{}" }),
     metadataAlone,
   );
   const frozen = (await play.line("read it", get(subject.path), metadataAlone)).body;
@@ -215,7 +207,7 @@ async function guarded(play: Play, subject: Subject): Promise<void> {
   await play.line(
     "a storage change that takes the annotation off",
     merge(subject.path, {
-      metadata: { annotations: { [MIGRATING_ANNOTATION]: null } },
+      metadata: { annotations: { [MIGRATING]: null } },
       spec: { versions: versionsOf(toV1) },
     }),
   );
@@ -236,18 +228,18 @@ async function guarded(play: Play, subject: Subject): Promise<void> {
   );
   await play.line(
     "an update of the CRD that changes nothing lists it again",
-    merge(subject.path, { metadata: { annotations: { [MIGRATING_ANNOTATION]: "true" } } }),
+    merge(subject.path, { metadata: { annotations: { [MIGRATING]: "true" } } }),
     storedVersionsAlone,
   );
   await play.line(
     "lift the freeze",
-    annotate(subject, { [MIGRATING_ANNOTATION]: null, [OWNER_ANNOTATION]: null }),
+    annotate(subject, { [MIGRATING]: null, [OWNER]: null }),
     metadataAlone,
   );
   const lifted = (await play.line("read it again", get(subject.path), metadataAlone)).body;
   await play.line("the proof fails without the annotation", proof(subject, lifted).storage, metadataAlone);
   const condition = {
-    type: STORAGE_MIGRATING_CONDITION,
+    type: STORAGE_MIGRATING,
     status: "True",
     reason: "Tested",
     message: "",
@@ -272,31 +264,27 @@ export const freezeByPolicy: Scenario = {
   name: "the freeze by ksvm's policy",
   async play(play) {
     const tents = await createSubject(play, "tent", { storage: "v1alpha1" });
-    const { binding, policy } = freezePolicyOf(tents.name, { annotations: { [OWNER_ANNOTATION]: "{}" } });
-    const { name } = policy.metadata;
-    const paths = [objectPath(POLICIES, { name }), objectPath(POLICY_BINDINGS, { name })] as const;
-    await play.line("there is no policy", get(paths[0]));
-    const created = await play.line(
-      "create the policy",
-      post(collectionPath(POLICIES), policy, manager),
+    const name = policyName(tents.name);
+    const [policyPath, bindingPath] = [`${POLICIES}/${name}`, `${BINDINGS}/${name}`];
+    const put = (path: string, kind: string, spec: object, owner: string): LineRequest => {
+      const metadata = { name, annotations: { [OWNER]: owner } };
+      return apply(path, { apiVersion: ADMISSION, kind, metadata, spec }, { ...manager, force: true });
+    };
+    const policy = (owner: string): LineRequest =>
+      put(policyPath, "ValidatingAdmissionPolicy", policySpec(tents.name), owner);
+    const bound = { policyName: name, validationActions: ["Deny"] };
+    await play.line("there is no policy", get(policyPath));
+    const created = await play.line("create the policy", policy("{}"), metadataAlone);
+    await play.line(
+      "create the binding",
+      put(bindingPath, "ValidatingAdmissionPolicyBinding", bound, "{}"),
       metadataAlone,
     );
-    await play.line("create the binding", post(collectionPath(POLICY_BINDINGS), binding, manager), metadataAlone);
-    const again = {
-      method: "PATCH",
-      path: paths[0],
-      contentType: APPLY_PATCH,
-      query: { ...manager, force: true },
-    } as const;
-    const body = (state: object): Json => ({
-      ...policy,
-      metadata: { ...policy.metadata, annotations: { [OWNER_ANNOTATION]: "{1}" }, ...state },
-    });
-    const taken = await play.line("take the policy over", { ...again, body: body(stateOf(created)) }, metadataAlone);
+    const taken = await play.line("take the policy over", policy("{1}"), metadataAlone);
     await guarded(play, tents);
-    await play.line("remove the policy with a stale resourceVersion", remove(paths[0], stateOf(created)));
-    const bound = await play.line("read the binding", get(paths[1]), metadataAlone);
-    await play.line("remove the binding", remove(paths[1], stateOf(bound)));
-    await play.line("remove the policy", remove(paths[0], stateOf(taken)), { anyMessage: true });
+    await play.line("remove the policy with a stale resourceVersion", remove(policyPath, stateOf(created)));
+    const binding = await play.line("read the binding", get(bindingPath), metadataAlone);
+    await play.line("remove the binding", remove(bindingPath, stateOf(binding)));
+    await play.line("remove the policy", remove(policyPath, stateOf(taken)), { anyMessage: true });
   },
 };

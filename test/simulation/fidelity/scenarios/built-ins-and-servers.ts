@@ -1,5 +1,5 @@
+import { createHash } from "node:crypto";
 import { FORCE_ANNOTATION, HASH_ANNOTATION } from "../../../../src/api/names.ts";
-import { serverIdHashOf } from "../../../../src/old/apiservers/encryption-agreement.ts";
 import { shippedCrds } from "../../../../src/initializer/shipped-crds.ts";
 import {
   ACCEPT_METADATA,
@@ -58,11 +58,13 @@ async function showConfig(play: Play, server: number): Promise<string> {
   const shown = [...metrics.matchAll(CONFIG_INFO)];
   const [, labels = "", value] = shown[0] ?? [];
   const [, hash = ""] = /,hash="(sha256:[0-9a-f]{64})"$/.exec(labels) ?? [];
+  const identity: string = found.body.items[0].metadata.name;
+  const idHash = createHash("sha256").update(identity).digest("hex");
   play.fact(`API server ${server} shows its encryption configuration`, {
     lines: shown.length,
     value,
     hasHash: hash !== "",
-    isNamedByLease: labels.startsWith(`apiserver_id_hash="${serverIdHashOf(found.body.items[0].metadata.name)}",`),
+    isNamedByLease: labels.startsWith(`apiserver_id_hash="sha256:${idHash}",`),
     hasReloads: RELOADS.test(metrics),
   });
   return hash;

@@ -1,5 +1,5 @@
-import { CRD_FIELD_MANAGER, MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../../../../src/api/names.ts";
-import { ACCEPT_METADATA_LIST } from "../../../../src/old/kube/resources.ts";
+import { CRD_FIELD_MANAGER, MIGRATING, OWNER } from "../../../../src/freeze/rule.ts";
+import { METADATA_LIST } from "../../../../src/kube/objects.ts";
 import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Scenario } from "../play.ts";
 import {
@@ -69,7 +69,7 @@ export const crdLife: Scenario = {
     const toCome = String(Number(resourceVersion) + 1_000_000);
     const listed = (notOlderThan: string, name = cogs.name) =>
       get(CRD_COLLECTION, {
-        accept: ACCEPT_METADATA_LIST,
+        accept: METADATA_LIST,
         query: {
           fieldSelector: `metadata.name=${name}`,
           resourceVersion: notOlderThan,
@@ -83,7 +83,7 @@ export const crdLife: Scenario = {
 
     const stale = stateOf(created);
     const freeze = (state: object, value: string | null): Json => ({
-      metadata: { ...state, annotations: { [MIGRATING_ANNOTATION]: value, [OWNER_ANNOTATION]: value } },
+      metadata: { ...state, annotations: { [MIGRATING]: value, [OWNER]: value } },
     });
     await play.line("freeze with a stale resourceVersion", merge(cogs.path, freeze(stale, "true"), manager));
     const frozen = await play.line(

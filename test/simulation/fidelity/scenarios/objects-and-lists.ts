@@ -1,4 +1,4 @@
-import { ACCEPT_METADATA, ACCEPT_METADATA_LIST, JSON_PATCH, MERGE_PATCH } from "../../../../src/old/kube/resources.ts";
+import { JSON_PATCH, MERGE_PATCH, METADATA, METADATA_LIST } from "../../../../src/kube/objects.ts";
 import type { Play, Scenario } from "../play.ts";
 import {
   apply,
@@ -16,7 +16,7 @@ import {
 } from "../requests.ts";
 import type { Json, LineRequest } from "../world.ts";
 
-/** The no-op write of ksvm, see src/migrator/rewrite/no-op-write.ts. */
+/** The no-op write of ksvm, see `send` of src/migrator/rewrite.ts. */
 function noOp(
   at: { readonly subject: Subject; readonly version: string },
   name: string,
@@ -26,7 +26,7 @@ function noOp(
   const { subject, version } = at;
   const body = subject.identity(version, { name, namespace: "default", ...state });
   const { query, ...rest } = more;
-  return { ...apply(subject.at(version, name), body, query), accept: ACCEPT_METADATA, ...rest };
+  return { ...apply(subject.at(version, name), body, query), accept: METADATA, ...rest };
 }
 
 /** Longer than the times of managedFields can tell. */
@@ -172,13 +172,13 @@ export const lists: Scenario = {
     await play.line("a list of whole objects by name", get(leaves.own("v1"), { query: byName("b") }));
     await play.line(
       "a list of metadata by name",
-      get(leaves.own("v1"), { accept: ACCEPT_METADATA_LIST, query: byName("b") }),
+      get(leaves.own("v1"), { accept: METADATA_LIST, query: byName("b") }),
     );
     await play.line("a label", merge(leaves.at("v1", "c"), { metadata: { labels: { color: "red" } } }));
     await play.line("a list by label", get(all, { query: { labelSelector: "color=red" } }), { pick: names });
 
     const page = (limit: number, token?: string) =>
-      get(all, { accept: ACCEPT_METADATA_LIST, query: { limit, continue: token } });
+      get(all, { accept: METADATA_LIST, query: { limit, continue: token } });
     const options = { pick: names };
     const first = await play.line("the first page", page(2), options);
     await play.line("an object is created behind the page", post(leaves.own("v1"), leaves.object("v1", "cc")), {
@@ -203,7 +203,7 @@ export const expiredTokens: Scenario = {
     const twigs = await createSubject(play, "twig", { storage: "v1" });
     await createObjects(play, twigs, "v1", ["a", "b", "c", "d"]);
     const page = (token?: string) =>
-      get(twigs.all("v1"), { accept: ACCEPT_METADATA_LIST, query: { limit: 1, continue: token } });
+      get(twigs.all("v1"), { accept: METADATA_LIST, query: { limit: 1, continue: token } });
     const options = { pick: names };
     const first = await play.line("the first page", page(), options);
     const token = first.body.metadata.continue;
