@@ -6,22 +6,21 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 # Install scripts are left out: the only one fetches the Node that is here already.
 RUN npm ci --ignore-scripts --no-audit --no-fund
-COPY tsconfig.json tsconfig.build.json ./
 COPY src src
+COPY tools/build.ts tools/build.ts
 COPY LICENSE ./
 # `ksvm init` installs them.
 COPY deploy/base/crds deploy/base/crds
 # Files of the checkout have the modes that the umask of its user gave them. Any user may run the image, so any may read it.
-RUN node_modules/.bin/tsc -p tsconfig.build.json && npm prune --omit=dev --ignore-scripts --no-audit --no-fund && chmod -R u=rwX,go=rX .
+RUN node tools/build.ts && chmod -R u=rwX,go=rX .
 
 # Node and what it needs: no shell, no package manager, no npm.
 FROM gcr.io/distroless/nodejs24-debian13:nonroot
 ENV NODE_ENV=production
 WORKDIR /app
-COPY --from=build /app/package.json /app/LICENSE ./
-COPY --from=build /app/node_modules node_modules
+COPY --from=build /app/LICENSE ./
 COPY --from=build /app/dist dist
 COPY --from=build /app/deploy deploy
 # A user without a name, by number, so that runAsNonRoot can be checked; any other does as well. Nothing is written.
 USER 65532:65532
-ENTRYPOINT ["/nodejs/bin/node", "/app/dist/cli/main.js"]
+ENTRYPOINT ["/nodejs/bin/node", "/app/dist/ksvm.js"]

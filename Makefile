@@ -77,10 +77,8 @@ format: $(INSTALLED) ## Format the code
 	biome format --write .
 
 .PHONY: build
-build: $(INSTALLED) ## Compile to dist/
-	node -e 'fs.rmSync("dist", { recursive: true, force: true })'
-	tsc -p tsconfig.build.json
-	chmod +x dist/cli/main.js
+build: $(INSTALLED) ## Bundle the program into one file, dist/ksvm.js
+	node tools/build.ts
 
 .PHONY: pin-images
 pin-images: $(INSTALLED) ## Write the digests of the images into the Dockerfile, as their registries answer them
@@ -126,7 +124,7 @@ bench-prune: $(INSTALLED) ## Show what a failed migration does to storedVersions
 
 .PHONY: bench-migrate
 bench-migrate: build ## Measure how fast objects are migrated and what that costs (ARGS="--peer in-tree")
-	@node bench/migrate.ts --program dist/cli/main.js $(ARGS)
+	@node bench/migrate.ts --program dist/ksvm.js $(ARGS)
 
 .PHONY: bench-memory
 bench-memory: build ## Measure how much memory large objects, and many, cost ksvm migrate and ksvm controller (ARGS="-o json")
@@ -134,11 +132,11 @@ bench-memory: build ## Measure how much memory large objects, and many, cost ksv
 
 .PHONY: bench-reencrypt
 bench-reencrypt: build ## Measure how long a new key takes for 1,000 and 10,000 Secrets, next to kubectl replace and the in-tree controller (ARGS="--rounds 1")
-	@node bench/reencrypt.ts --program dist/cli/main.js $(ARGS)
+	@node bench/reencrypt.ts --program dist/ksvm.js $(ARGS)
 
 .PHONY: bench-scale
 bench-scale: build ## Measure what 5,000 CRDs and 20,000 migrations cost ksvm controller, idle and busy (ARGS="-o json")
-	@node bench/scale.ts --program dist/cli/main.js $(ARGS)
+	@node bench/scale.ts --program dist/ksvm.js $(ARGS)
 
 .PHONY: bench-webhook
 bench-webhook: build ## Measure how fast the webhook answers, against a Go webhook with the same rule (ARGS="-o json")

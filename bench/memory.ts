@@ -3,7 +3,7 @@ import { parseArgs } from "node:util";
 
 import { storedVersionsOf } from "../src/api/crd.ts";
 import type { NewObject } from "../src/old/kube/client.ts";
-import { buildProgram } from "../test/processes/built-program.ts";
+import { bundle } from "../tools/build.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
@@ -60,7 +60,7 @@ await runScript(async (interrupted) => {
     options: { only: { type: "string" }, output: { type: "string", short: "o", default: "table" } },
   });
   const cases = CASES.filter(({ name }) => name.startsWith(values.only ?? ""));
-  const program = await buildProgram();
+  const program = await bundle();
   const measured: Measured[] = [];
   for (const one of cases) {
     // A cluster for each, so that no case pays for the objects of another.

@@ -17,7 +17,7 @@ const USAGE = `node bench/reencrypt.ts [options]
   --size <bytes>           of data in each (1000)
   --rounds <n>             in each, every tool runs once, after a rotation (3)
   --tool <name>            only this one; can be repeated (all: ${Object.keys(TOOLS).join("; ")})
-  --program <file>         ksvm, compiled (dist/cli/main.js)
+  --program <file>         ksvm, compiled (dist/ksvm.js)
   -o, --output <format>    table or json (table)
   -h, --help               print this`;
 
@@ -35,7 +35,7 @@ const { values } = parseArgs({
     size: { type: "string", default: "1000" },
     rounds: { type: "string", default: "3" },
     tool: { type: "string", multiple: true, default: Object.keys(TOOLS) },
-    program: { type: "string", default: "dist/cli/main.js" },
+    program: { type: "string", default: "dist/ksvm.js" },
     output: { type: "string", short: "o", default: "table" },
     help: { type: "boolean", short: "h", default: false },
   },

@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 
 import { TRIGGER_ANNOTATION } from "../src/api/names.ts";
 import { MIGRATIONS } from "../src/old/kube/resources.ts";
-import { buildProgram } from "../test/processes/built-program.ts";
+import { bundle } from "../tools/build.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
@@ -34,7 +34,7 @@ await runScript(async (interrupted) => {
     },
   });
   const [crds, migrations, seconds] = [Number(values.crds), Number(values.migrations), Number(values.seconds)];
-  const programs = values.program ?? [await buildProgram()];
+  const programs = values.program ?? [await bundle()];
   const measured: { readonly program: string; readonly phases: readonly Phase[] }[] = [];
   await withCluster({ signal: interrupted }, async (cluster, signal) => {
     const held = await prepare(cluster, { crds, migrations });

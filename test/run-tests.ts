@@ -3,6 +3,7 @@ import { availableParallelism } from "node:os";
 import { dirname, join, matchesGlob, relative, resolve } from "node:path";
 
 import { IS_LONG } from "./chaos/random.ts";
+import { bundle } from "../tools/build.ts";
 import { ensureBinaries } from "./control-plane/binaries.ts";
 import { SharedControlPlanes } from "./control-plane/shared.ts";
 import { needOf } from "./needs.ts";
@@ -89,6 +90,7 @@ async function runAll(chosen: readonly string[]): Promise<readonly FileResult[]>
     // Built here, so that minutes of compiling do not count against a test's timeout.
     await ensureBinaries(["etcd", "kubectl", "kube-apiserver", "kube-controller-manager"]);
   }
+  await bundle();
   const clusterJobs = IS_LONG ? 1 : Math.min(CLUSTER_JOBS, cluster.length);
   const both = await Promise.all([
     files.run(longestFirst(cluster), { jobs: clusterJobs, timeoutSeconds: TIMEOUT_S }),

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { runScript, say } from "../bench/run-script.ts";
 import { withCluster } from "../bench/with-cluster.ts";
 import { ensureBinaries } from "../test/control-plane/binaries.ts";
-import { buildProgram } from "../test/processes/built-program.ts";
+import { bundle } from "./build.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
 import { RunningProgram } from "../test/processes/program.ts";
 import { Screen } from "../test/terminal/screen.ts";
@@ -29,7 +29,7 @@ const FRAME_MS = 150;
 const LONGEST_MS = 1_500;
 
 await runScript(async (signal) => {
-  const program = await buildProgram();
+  const program = await bundle();
   const { kubectl } = await ensureBinaries(["kubectl"]);
   await withCluster({ signal }, async (cluster) => {
     const kind = new Widgets("widget");

@@ -1,6 +1,6 @@
 // Lays out a release under dist/release, the same bytes each time: node tools/release.ts --help
 import { createHash } from "node:crypto";
-import { chmodSync, cpSync, globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
@@ -31,7 +31,7 @@ command -v node >/dev/null 2>&1 || { echo "error: Cannot run ksvm: Node.js 24 or
 exec node "$(dirname "$self")/package/kubectl-ksvm.js" "$@"
 `;
 /** Its name is what the usage calls the program by. */
-const ENTRY = `import "./dist/cli/main.js";\n`;
+const ENTRY = `import "./dist/ksvm.js";\n`;
 
 await runScript(async () => {
   const { values } = parseArgs({
@@ -105,14 +105,7 @@ async function writeManifests(out: string): Promise<void> {
 async function stagePlugin(folder: string): Promise<void> {
   const program = join(folder, "package");
   mkdirSync(program, { recursive: true });
-  for (const name of ["package.json", "package-lock.json"]) cpSync(join(ROOT, name), join(program, name));
-  await run("npm", ["ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"], program);
-  rmSync(join(program, "package-lock.json"));
-  rmSync(join(program, "node_modules/.package-lock.json"), { force: true });
-  // Links to programs that ksvm does not call: krew unpacks no archive that has links.
-  for (const bin of globSync("**/.bin", { cwd: join(program, "node_modules") })) {
-    rmSync(join(program, "node_modules", bin), { recursive: true });
-  }
+  cpSync(join(ROOT, "package.json"), join(program, "package.json"));
   for (const name of PACKAGED) {
     cpSync(join(ROOT, name), join(program, name), {
       recursive: true,

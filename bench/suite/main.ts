@@ -3,7 +3,7 @@ import { cpus, loadavg, totalmem } from "node:os";
 import { parseArgs } from "node:util";
 import { programVersion } from "../../src/cli/shared/version.ts";
 import { readVersions } from "../../test/control-plane/versions.ts";
-import { buildProgram } from "../../test/processes/built-program.ts";
+import { bundle } from "../../tools/build.ts";
 import { runScript, say } from "../run-script.ts";
 import type { Part } from "./arena.ts";
 import { PARTS } from "./parts.ts";
@@ -28,7 +28,7 @@ await runScript(async (signal) => {
     return;
   }
   const parts = chosen(values.part);
-  const program = await buildProgram();
+  const program = await bundle();
   const peerSource = process.env[PEER_SOURCE];
   for (const part of parts) {
     say(`\n${part.title}`);

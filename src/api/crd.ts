@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { type JsonObject, objectIn } from "./json-fields.ts";
 import type { ObjectMeta } from "./meta.ts";
 import { prunedFields, schemaOf } from "./pruned-fields.ts";
 
@@ -79,14 +78,6 @@ export function storedVersionsOf(crd: CustomResourceDefinition): readonly string
   return crd.status?.storedVersions ?? [];
 }
 
-/**
- * Whether `status.storedVersions` has the storage version, as the API server sees to in each update of the CRD itself. An update of its
- * status may take that out.
- */
-export function isStorageVersionListed(crd: CustomResourceDefinition): boolean {
-  return storedVersionsOf(crd).includes(storageVersionOf(crd));
-}
-
 /** Whether `status.storedVersions` is exactly the storage version: nothing is left to prune. */
 export function isClean(crd: CustomResourceDefinition): boolean {
   const stored = storedVersionsOf(crd);
@@ -121,25 +112,6 @@ export function fieldsLostThrough(crd: CustomResourceDefinition, version: string
 /** Whether a conversion between versions may move fields: a webhook converts, so that only it knows. */
 export function movesFields({ spec }: Pick<CustomResourceDefinition, "spec">): boolean {
   return (spec.conversion?.strategy ?? "None") !== "None";
-}
-
-/** How an API server converts objects: `spec.conversion` without the `caBundle` of a webhook, which is replaced with each certificate. */
-export function conversionBesidesBundle({ spec }: Pick<CustomResourceDefinition, "spec">): JsonObject {
-  const { conversion = { strategy: "None" } } = spec;
-  const webhook = objectIn(conversion["webhook"]);
-  const clientConfig = objectIn(webhook?.["clientConfig"]);
-  if (clientConfig === undefined) {
-    return conversion;
-  }
-  const { caBundle: _, ...config } = clientConfig;
-  return { ...conversion, webhook: { ...webhook, clientConfig: config } };
-}
-
-/** Whether objects have a status subresource in the version that requests go to. */
-export function hasStatusSubresource(crd: CustomResourceDefinition): boolean {
-  const requested = requestVersionOf(crd);
-  const version = crd.spec.versions.find(({ name }) => name === requested);
-  return version?.subresources?.status !== undefined;
 }
 
 /**

@@ -10,9 +10,6 @@ export const MIGRATING_VALUE = "true";
 /** Who owns the migration that froze the CRD, as `src/api/owner.ts` writes it. */
 export const OWNER_ANNOTATION = "ksvm.sigs.k8s.io/migration-owner";
 
-/** On a CRD: the public key by which the next run tells whether the last one wrote the checkpoint that is in its Lease. */
-export const CHECKPOINT_KEY_ANNOTATION = "ksvm.sigs.k8s.io/checkpoint-key";
-
 /** The CRD condition by which the in-tree controller (Kubernetes 1.36 and newer) marks a migration under way. */
 export const STORAGE_MIGRATING_CONDITION = "StorageMigrating";
 

@@ -6,7 +6,7 @@ import { metaIn, type Parsed, unreadable } from "./parse-meta.ts";
 export type ReadStorageState = Pick<StorageState, "apiVersion" | "kind" | "metadata" | "status">;
 
 /** Far more than a hash has. As in our CRD. */
-export const MAX_HASH_LENGTH = 256;
+const MAX_HASH_LENGTH = 256;
 /** Far more hashes than a resource had versions. As in our CRD. */
 export const MAX_HASHES = 500;
 

@@ -8,9 +8,8 @@ import {
 import { objectIn } from "../api/json-fields.ts";
 import type { FreezeOwner } from "../freeze/freeze.ts";
 import { MIGRATING, STORAGE_MIGRATING, WEBHOOK_NAME } from "../freeze/rule.ts";
-import { failedPruneOf } from "../in-tree/failed-prune.ts";
 import { type InTreeMigration, inTreeResourceOf, isInTreeUnfinished } from "../in-tree/in-tree-migrations.ts";
-import { pruneDoubtOf } from "../in-tree/prune-doubt.ts";
+import { failedPruneOf, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import type { Lease } from "../kube/objects.ts";
 import type { ListedObjects } from "../plan/check-types.ts";
 import { isStorageMigrating } from "../plan/lift-by-hand.ts";

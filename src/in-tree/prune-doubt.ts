@@ -1,5 +1,6 @@
 import { type CrdCondition, type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
+import { type InTreeMigration, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
 
 /** Says in the message of a success that the CRD was changed during the migration: pkg/controller/storageversionmigrator. */
 const NOT_UPDATED = "have not been updated";
@@ -46,4 +47,18 @@ function doubtOf({ message = "", reason, status }: CrdCondition): string | undef
   return message.includes(NOT_UPDATED)
     ? `its condition ${STORAGE_MIGRATING_CONDITION} says that the CRD was changed during the last one`
     : undefined;
+}
+
+/** A prune of storedVersions that nothing proves. */
+export interface FailedPrune {
+  /** The migrations of this CRD that failed. */
+  readonly failed: readonly InTreeMigration[];
+  /** The versions of the CRD that storedVersions lacks: objects may be stored in them all the same. */
+  readonly versions: readonly string[];
+}
+
+/** The migrations of Kubernetes' own migrator that failed: it prunes storedVersions also where it fails. */
+export function failedPruneOf(crd: CustomResourceDefinition, inTree: readonly InTreeMigration[]): FailedPrune {
+  const failed = inTree.filter((one) => inTreeResourceOf(one) === crd.metadata.name && inTreeStateOf(one) === "Failed");
+  return { failed, versions: notInStoredVersions(crd) };
 }

@@ -1,9 +1,12 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
 import type { CustomResourceDefinition } from "../api/crd.ts";
+import { KsvmError } from "../errors.ts";
 
-/** Two folders up, in a checkout and in the package. */
-const FOLDER = new URL("../../deploy/base/crds/", import.meta.url);
+/** Beside dist/ and beside src/. */
+const FOLDER = ["../deploy/base/crds/", "../../deploy/base/crds/"]
+  .map((path) => new URL(path, import.meta.url))
+  .find((folder) => existsSync(folder));
 
 /** A CRD as it is shipped: it has no uid yet. */
 export type ShippedCrd = Omit<CustomResourceDefinition, "metadata"> & {
@@ -19,6 +22,7 @@ export function shippedCrds(): readonly ShippedCrd[] {
 }
 
 function readAll(): readonly ShippedCrd[] {
+  if (FOLDER === undefined) throw new KsvmError("Internal", "Cannot find deploy/base/crds: it is shipped with this program");
   const files = readdirSync(FOLDER).filter((file) => file.endsWith(".yaml"));
   return files
     .toSorted((a, b) => a.localeCompare(b))

@@ -5,10 +5,10 @@ import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
 import { KsvmError } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
-import { apiVersion, resourceName } from "../kube/objects.ts";
+import { apiVersion, type Crd, CRDS, resourceName } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
-import { type Target, tryOneWrite } from "./rewrite.ts";
+import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForRewrite } from "./rights.ts";
 import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
 import type { MigrateOptions, MigrationResult } from "./types.ts";
@@ -54,10 +54,12 @@ export async function migrateBuiltIn(client: Client, name: string, options: Buil
   const { dryRun = false, leaseNamespace: namespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
   const { clock } = client;
   const run = newRun(client, name, options);
+  // One that cannot be written without a loss is refused by name, also where no version is served.
+  const crd = await crdTarget(client, name, signal);
   const found = await findResource(client, name, signal);
   if (dryRun) {
     await assertRights(client, name, rightsForDryRun(found), signal);
-    const tally = await rewrite(client, run, targetOf(found), options);
+    const tally = await rewrite(client, run, crd ?? builtInTarget(found), options);
     return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", tally };
   }
   const areServersNamed = options.endpoints !== undefined;
@@ -93,7 +95,8 @@ async function attempt(
   const { name } = run;
   const { clock } = client;
   await yieldToInTree(client, run, found, options);
-  await tryOneWrite(client, targetOf(found), signal);
+  const crd = await crdTarget(client, name, signal);
+  await tryOneWrite(client, crd ?? builtInTarget(found), signal);
 
   // Every API server stores the resource in one way, and writes of before have ended.
   let foundation: Foundation | undefined;
@@ -119,7 +122,7 @@ async function attempt(
   const left = lease.checkpoint;
   const resume = left?.epoch === epoch && left.purpose === purpose ? left : undefined;
   if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
-  const tally = await rewrite(client, run, targetOf(resource), options, resume, (position) => {
+  const tally = await rewrite(client, run, crd ?? builtInTarget(resource), options, resume, (position) => {
     lease.checkpoint = { epoch, purpose, ...position };
   });
   const after = await look(client, name, found, options);
@@ -182,8 +185,20 @@ export async function evidenceOfAll(
   return { answers, epoch: [answers.processes, alike, ...own].join(" ") };
 }
 
+/**
+ * How the objects of a CRD are written; `undefined` where there is no CRD of this name.
+ * @throws {KsvmError} ResourceNotMigratable where a write could lose fields
+ */
+async function crdTarget(client: Client, name: string, signal: AbortSignal): Promise<Target | undefined> {
+  // The group of a CRD has a dot.
+  if (name.split(".").length < 3) return undefined;
+  const path = `${CRDS}/${encodeURIComponent(name)}`;
+  const crd = await retry(client, () => client.find<Crd>(path, { signal }), { signal });
+  return crd && targetOf(crd);
+}
+
 /** Built-in versions are converted in both directions while they are served, so managedFields stay as they are. */
-function targetOf({ group, kind, plural, version }: AgreedResource): Target {
+function builtInTarget({ group, kind, plural, version }: AgreedResource): Target {
   return {
     resource: { group, version, plural },
     kind,

@@ -1,5 +1,4 @@
 import { resourceNameOf } from "../api/migration.ts";
-import type { CustomResourceDefinition } from "../api/crd.ts";
 import type { ApiResource, GroupVersion } from "../old/kube/discovery.ts";
 import type { Resource } from "../old/kube/resources.ts";
 
@@ -7,8 +6,6 @@ import type { Resource } from "../old/kube/resources.ts";
 export interface ServedResource extends Resource {
   readonly kind: string;
   readonly storageVersionHash?: string;
-  /** Where the objects of a CRD are. @default it is no CRD, or not known to be one */
-  readonly scope?: CustomResourceDefinition["spec"]["scope"];
 }
 
 /** What discovery shows of one group and version. */

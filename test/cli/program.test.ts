@@ -218,7 +218,7 @@ await tap.test("requests are sent for the user of --as, to the server of --serve
 await tap.test("the usage has the name that the program was called by", async (t) => {
   t.equal(programNameOf("/usr/local/bin/kubectl-ksvm"), "kubectl ksvm");
   t.equal(programNameOf("/usr/local/bin/ksvm"), "ksvm");
-  t.equal(programNameOf("/opt/ksvm/dist/cli/main.js"), "ksvm");
+  t.equal(programNameOf("/opt/ksvm/dist/ksvm.js"), "ksvm");
   const stdout = new PassThrough();
   const printed = text(stdout);
   const io = { stdout, stderr: new PassThrough(), signal: new AbortController().signal };

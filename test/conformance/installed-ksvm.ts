@@ -5,6 +5,7 @@ import { parse } from "yaml";
 import { systemClock } from "../../src/clock.ts";
 import { connect } from "../../src/kube/connect.ts";
 import { ApiClient } from "../../src/old/kube/client.ts";
+import { bundle } from "../../tools/build.ts";
 import { freePorts } from "../control-plane/ports.ts";
 import { applyAll, NAMESPACE } from "../integration/installation.ts";
 import { render } from "../integration/kubectl.ts";
@@ -40,6 +41,7 @@ export interface InstallOptions {
  * @throws {Error} where it is not ready after two minutes, or ends before
  */
 export async function startInstalledKsvm(options: InstallOptions): Promise<RunningProgram> {
+  await bundle();
   const kubeconfig = await install(options);
   const [webhookPort = 0, healthPort = 0] = await freePorts(2);
   const place = {

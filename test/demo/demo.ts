@@ -1,3 +1,4 @@
+import { bundle } from "../../tools/build.ts";
 import { existsSync } from "node:fs";
 
 import { ensureBinaries } from "../control-plane/binaries.ts";
@@ -47,6 +48,7 @@ process.exitCode = exitCode;
 
 async function demonstrate(interrupted: AbortSignal): Promise<void> {
   await Promise.race([ensureBinaries(["etcd", "kube-apiserver"]), rejectionOf(interrupted)]);
+  await bundle();
   const signal = AbortSignal.any([interrupted, deadlineSignal()]);
   const startedAt = performance.now();
   const controlPlane = await start();

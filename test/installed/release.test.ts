@@ -4,7 +4,7 @@ import { join } from "node:path";
 import t from "tap";
 import { parse } from "yaml";
 import { programVersion } from "../../src/cli/shared/version.ts";
-import { buildProgram } from "../processes/built-program.ts";
+import { bundle } from "../../tools/build.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { type ProgramEnd, RunningProgram } from "../processes/program.ts";
@@ -36,7 +36,7 @@ mkdirSync(nodeBin);
 symlinkSync(process.execPath, join(nodeBin, "node"));
 const withNode = { ...rest, PATH: `${bin}:${nodeBin}` };
 
-await buildProgram();
+await bundle();
 const krew = await ensureKrew();
 
 const cluster = await Cluster.start(t);

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Lockfile } from "../../tools/cyclonedx.ts";
 import { type RunningProgram, startProgram, type Teardown } from "../processes/program.ts";
-import { buildProgram } from "../processes/built-program.ts";
+import { bundle } from "../../tools/build.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 /** The user of the image, and its group. */
@@ -44,7 +44,7 @@ export class ImageRoot {
     const dockerfile = readFileSync(join(ROOT, "Dockerfile"), "utf8");
     const last = dockerfile.lastIndexOf("\nFROM ");
     const runtime = dockerfile.slice(last);
-    await buildProgram();
+    await bundle();
     for (const [, from = "", to = ""] of runtime.matchAll(/^COPY --from=build (.*) (\S+)$/gm)) {
       for (const source of from.split(" ")) copyIntoApp(dir, source.replace(/^\/app\//, ""), to);
     }

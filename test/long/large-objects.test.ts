@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { startProgram } from "../processes/program.ts";
-import { buildProgram } from "../processes/built-program.ts";
+import { bundle } from "../../tools/build.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { createAnnotated } from "./large-objects.ts";
@@ -41,7 +41,7 @@ await t.test("500 objects with 200 KB of annotations each do not fill the memory
   await cluster.createCrd(kind, { storage: "v1alpha1" });
   await createAnnotated(cluster, kind, { count: OBJECTS, bytes: ANNOTATION_BYTES, version: "v1alpha1" });
   await cluster.setVersions(kind, { storage: "v1" });
-  const program = await buildProgram();
+  const program = await bundle();
   const flags = ["--settle", "1s", "--unsafe-settle", "--kubeconfig", cluster.kubeconfig];
   const { code, output, peakMib } = await peakOf(t, [program, "migrate", kind.name, ...flags]);
   t.equal(code, 0, output);

@@ -4,7 +4,7 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import type { NewObject } from "../../src/old/kube/client.ts";
 import { CRDS, type Resource } from "../../src/old/kube/resources.ts";
-import { buildProgram } from "../processes/built-program.ts";
+import { bundle } from "../../tools/build.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { installSystem } from "../integration/migrations.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
@@ -117,7 +117,7 @@ async function prunedOf(kinds: readonly TestKind[]): Promise<number> {
 }
 
 await t.test(`${CRDS_IN_ALL} CRDs, ${STALE} stale, ${LARGE} of ${LARGE_KIB} KiB: all are pruned`, async (t) => {
-  const main = await buildProgram();
+  const main = await bundle();
   const began = performance.now();
   const all = shapes();
   await createAll(all);

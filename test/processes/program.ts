@@ -41,8 +41,8 @@ export interface Teardown {
   teardown(end: () => unknown): void;
 }
 
-/** The command line, as it is in src/. */
-export const KSVM = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+/** The program as it is shipped. The runner of the tests builds it. */
+export const KSVM = fileURLToPath(new URL("../../dist/ksvm.js", import.meta.url));
 
 /** A program in a process of its own. It ends when this process does, even if that is killed. */
 export class RunningProgram {
