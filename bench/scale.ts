@@ -17,7 +17,7 @@ import { addCrds, addFirstMigration, addMigrations } from "./scale-objects.ts";
 import { withCluster } from "./with-cluster.ts";
 
 /** The slot is held by one migration that waits for its settle time, so that the queue stays as long as it is. */
-const SLOT_HELD = ["--settle=3h", ] as const;
+const SLOT_HELD = ["--settle=3h"] as const;
 /** The name of that migration. */
 const HELD = "held";
 const LOAD_PER_SECOND = 5;

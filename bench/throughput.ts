@@ -42,7 +42,17 @@ export async function measureKsvm(
     bench,
     `ksvm, ${maxInFlight} in flight${program === undefined ? "" : `, ${program}`}`,
     async () => {
-      const args = ["migrate", stale.kind.name, "--settle", "1s", "--unsafe-settle", "--max-in-flight", String(maxInFlight), "-o", "json"];
+      const args = [
+        "migrate",
+        stale.kind.name,
+        "--settle",
+        "1s",
+        "--unsafe-settle",
+        "--max-in-flight",
+        String(maxInFlight),
+        "-o",
+        "json",
+      ];
       const { code, stderr, seconds, usage } = await runKsvm(args, {
         kubeconfig: cluster.kubeconfig,
         signal,

@@ -49,7 +49,17 @@ async function threeObjects(
     return new ScrapedMetrics(String(body)).sum("apiserver_request_total", ({ verb }) => verb !== "WATCH");
   };
   const before = await requests();
-  const args = ["migrate", kind.name, "--settle", "1s", "--unsafe-settle", "--apiserver-endpoints", route.url, "-o", "json"];
+  const args = [
+    "migrate",
+    kind.name,
+    "--settle",
+    "1s",
+    "--unsafe-settle",
+    "--apiserver-endpoints",
+    route.url,
+    "-o",
+    "json",
+  ];
   const run = await runKsvm(args, { kubeconfig: route.kubeconfig, signal, program });
   if (run.code !== 0 || run.usage === undefined) throw new Error(`Cannot count this run: ${run.code}: ${run.stderr}`);
   const made = (await requests()) - before;

@@ -13,8 +13,8 @@ export function apiServiceNameOf(group: string, version: string): string {
 }
 
 /**
- * Whether requests for its group and version go to an aggregated API server. One without a service is of the API server that was asked, or of
- * a CRD; where there is no APIService at all they are served as those.
+ * Whether requests for its group and version go to an aggregated API server. One without a service is of the API server
+ * that was asked, or of a CRD; where there is no APIService at all they are served as those.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/types.go
  */

@@ -85,9 +85,9 @@ export function isClean(crd: CustomResourceDefinition): boolean {
 }
 
 /**
- * The version that requests go to: the storage version where it is served (no conversion), else the first served one that
- * {@link fieldsLostThrough} shows nothing for, else the first served one. `undefined` where the CRD serves none, so that no object can be read
- * or written.
+ * The version that requests go to: the storage version where it is served (no conversion), else the first served one
+ * that {@link fieldsLostThrough} shows nothing for, else the first served one. `undefined` where the CRD serves none,
+ * so that no object can be read or written.
  */
 export function requestVersionOf(crd: CustomResourceDefinition): string | undefined {
   const served = servedVersionsOf(crd);
@@ -97,9 +97,9 @@ export function requestVersionOf(crd: CustomResourceDefinition): string | undefi
 }
 
 /**
- * Fields of the storage version that objects lose with each write in another version: the API server exchanges their apiVersion, and
- * prunes what the schema of that version does not have. Empty where a webhook converts, which is to keep them, and where the schemas were not
- * read.
+ * Fields of the storage version that objects lose with each write in another version: the API server exchanges their
+ * apiVersion, and prunes what the schema of that version does not have. Empty where a webhook converts, which is to
+ * keep them, and where the schemas were not read.
  */
 export function fieldsLostThrough(crd: CustomResourceDefinition, version: string): readonly string[] {
   const storage = storageVersionOf(crd);

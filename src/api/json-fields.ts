@@ -1,6 +1,6 @@
 /**
- * Readers for parts of an object that another client wrote. Each returns `undefined` for what is absent, null or of another
- * type, and never throws, so that a parser names what is wrong in words of its own.
+ * Readers for parts of an object that another client wrote. Each returns `undefined` for what is absent, null or of
+ * another type, and never throws, so that a parser names what is wrong in words of its own.
  */
 
 /** An object that is no list. */

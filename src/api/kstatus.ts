@@ -9,9 +9,9 @@ import {
 } from "./migration.ts";
 
 /**
- * The condition that stands for a state where kstatus reads it, which Helm, Flux and kubectl's successors of `wait` do: it
- * knows nothing of ours. A suspended migration is under way, as a suspended Job is: its objects are not migrated, and it goes
- * on once a user resumes it.
+ * The condition that stands for a state where kstatus reads it, which Helm, Flux and kubectl's successors of `wait` do:
+ * it knows nothing of ours. A suspended migration is under way, as a suspended Job is: its objects are not migrated,
+ * and it goes on once a user resumes it.
  *
  * https://github.com/fluxcd/cli-utils/blob/v1.2.2/pkg/kstatus/status/generic.go
  */
@@ -25,8 +25,8 @@ const KSTATUS_OF: Readonly<Record<MigrationState, (typeof KSTATUS_CONDITIONS)[nu
 };
 
 /**
- * The conditions of a migration with those that kstatus reads, last: the printer column shows the first that is True. They
- * follow from the others alone, so that ksvm can correct what another client wrote.
+ * The conditions of a migration with those that kstatus reads, last: the printer column shows the first that is True.
+ * They follow from the others alone, so that ksvm can correct what another client wrote.
  */
 export function withKstatus(conditions: readonly MigrationCondition[]): readonly MigrationCondition[] {
   const own = conditions.filter(({ type }) => !isOfKstatus(type));

@@ -15,9 +15,6 @@ export interface LeaseSpec {
   readonly leaseTransitions?: number;
 }
 
-/** What a Lease begins with in a request that creates it. */
-export const LEASE_KIND = { apiVersion: "coordination.k8s.io/v1", kind: "Lease" } as const;
-
 /** Who holds the Lease; empty if it is free, or missing. */
 export function holderOf(lease: Pick<Lease, "spec"> | undefined): string {
   return lease?.spec?.holderIdentity ?? "";

@@ -25,9 +25,9 @@ export interface GroupVersionResource {
 }
 
 /**
- * Every state that a migration can be in: the condition that stands for it. Pending also where no condition is True. Three are
- * ours: Waiting is a Running one that waits for others, Pending one that is in the queue, and Suspended one that a user stopped
- * (`spec.suspend`).
+ * Every state that a migration can be in: the condition that stands for it. Pending also where no condition is True.
+ * Three are ours: Waiting is a Running one that waits for others, Pending one that is in the queue, and Suspended one
+ * that a user stopped (`spec.suspend`).
  */
 export const MIGRATION_STATES = ["Running", "Waiting", "Suspended", "Pending", "Failed", "Succeeded"] as const;
 /** One of {@link MIGRATION_STATES}. */
@@ -38,7 +38,9 @@ export const KSTATUS_CONDITIONS = ["Reconciling", "Stalled"] as const;
 /** The condition types of a StorageVersionMigration. */
 export type MigrationConditionType = MigrationState | (typeof KSTATUS_CONDITIONS)[number];
 
-/** What migrations do with a CRD: `manage` freezes it and prunes storedVersions; `rewrite` rewrites its objects alone. */
+/**
+ * What migrations do with a CRD: `manage` freezes it and prunes storedVersions; `rewrite` rewrites its objects alone.
+ */
 export type CrdMode = "manage" | "rewrite";
 
 /** One entry of `status.conditions` of a StorageVersionMigration. */
@@ -69,15 +71,17 @@ export interface MigrationCounts {
 
 /** What the controller writes about a migration; every field is optional. */
 export interface MigrationStatus {
-  /** `metadata.generation` of the migration that this status is of; -1 where no replica has looked at it, by our CRD. */
+  /**
+   * `metadata.generation` of the migration that this status is of; -1 where no replica has looked at it, by our CRD.
+   */
   readonly observedGeneration?: number;
   readonly conditions?: readonly MigrationCondition[];
   readonly counts?: MigrationCounts;
   /** "migrated of all", for the printer column. */
   readonly progress?: string;
   /**
-   * `uid/generation` of the CRD of a custom resource, when every object was proven to be in its storage version. Written
-   * with the Succeeded condition.
+   * `uid/generation` of the CRD of a custom resource, when every object was proven to be in its storage version.
+   * Written with the Succeeded condition.
    */
   readonly crd?: string;
   /** The first hundred. */
@@ -103,8 +107,8 @@ export interface StorageVersionMigration {
 }
 
 /**
- * What is known of how the objects of one resource are stored, as in the proposal "Storage migration triggering controller".
- * Cluster-scoped, `<resource>.<group>`.
+ * What is known of how the objects of one resource are stored, as in the proposal "Storage migration triggering
+ * controller". Cluster-scoped, `<resource>.<group>`.
  */
 export interface StorageState {
   readonly apiVersion: string;
@@ -121,8 +125,8 @@ export interface StorageState {
 }
 
 /**
- * Milliseconds after which the heartbeat of a StorageState is too old, so that changes may have been missed: ten minutes in
- * the proposal "Storage migration triggering controller".
+ * Milliseconds after which the heartbeat of a StorageState is too old, so that changes may have been missed: ten
+ * minutes in the proposal "Storage migration triggering controller".
  */
 export const HEARTBEAT_LIMIT_MS = 600_000;
 
@@ -146,8 +150,8 @@ export function stateOf(migration: Pick<StorageVersionMigration, "status">): Mig
 }
 
 /**
- * The reasons of `Succeeded` by which ksvm says that every object was looked at. Any client may write that condition, as
- * kube-storage-version-migrator does, which gives no reason.
+ * The reasons of `Succeeded` by which ksvm says that every object was looked at. Any client may write that condition,
+ * as kube-storage-version-migrator does, which gives no reason.
  */
 const WHOLE_REASONS: readonly string[] = ["Migrated", "Reencrypted"];
 

@@ -46,8 +46,8 @@ export const MANAGED_BY = "ksvm";
 export const FORCE_ANNOTATION = "ksvm.sigs.k8s.io/force";
 
 /**
- * On a StorageVersionMigration, with the value `true` or the digest of an EncryptionConfiguration: every object is written
- * again with evidence that all API servers encrypt alike. src/api/reencryption.ts reads it.
+ * On a StorageVersionMigration, with the value `true` or the digest of an EncryptionConfiguration: every object is
+ * written again with evidence that all API servers encrypt alike. src/api/reencryption.ts reads it.
  */
 export const REENCRYPT_ANNOTATION = "ksvm.sigs.k8s.io/reencrypt";
 

@@ -12,7 +12,10 @@ export function isOurs(labels: Labels = {}): boolean {
   return labels[MANAGED_BY_LABEL] === MANAGED_BY || isOfOurChart(labels);
 }
 
-/** What an object of ours that has `labels` is to have as {@link MANAGED_BY_LABEL}: ksvm and Helm do not take it from each other. */
+/**
+ * What an object of ours that has `labels` is to have as {@link MANAGED_BY_LABEL}: ksvm and Helm do not take it from
+ * each other.
+ */
 export function managedByOf(labels: Labels = {}): string {
   return isOfOurChart(labels) ? HELM : MANAGED_BY;
 }
@@ -30,7 +33,10 @@ export interface Marks {
   readonly annotations?: Labels;
 }
 
-/** What Helm, which installed an object of ours, wrote to it, and an object that takes its place has to have; nothing where another client wrote it. */
+/**
+ * What Helm, which installed an object of ours, wrote to it, and an object that takes its place has to have; nothing
+ * where another client wrote it.
+ */
 export function helmMarksOf({ annotations = {}, labels = {} }: Marks): Required<Marks> {
   const kept = (marks: Labels, names: readonly string[]): Labels =>
     isOfOurChart(labels) ? Object.fromEntries(Object.entries(marks).filter(([name]) => names.includes(name))) : {};
@@ -41,8 +47,8 @@ export function helmMarksOf({ annotations = {}, labels = {} }: Marks): Required<
 }
 
 /**
- * The same object as `wanted`, with Helm's marks where Helm installed `live`: applied with the rest, they come back in one write with an object
- * that was deleted.
+ * The same object as `wanted`, with Helm's marks where Helm installed `live`: applied with the rest, they come back in
+ * one write with an object that was deleted.
  */
 export function besideHelm<T extends { readonly metadata: Marks }>(
   wanted: T,

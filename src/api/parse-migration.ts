@@ -41,8 +41,8 @@ const GROUP_NAME = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
  * Reads a StorageVersionMigration that came from an API server. Our CRD guarantees its shape only if the object was
  * stored under that very schema: another version of the CRD, or one of another project, may have let anything pass.
  *
- * What its user asks for (`spec`) is taken as a whole or not at all: an object whose spec cannot be read is unreadable. Of
- * the status, which the controller writes again, each field that cannot be read counts as never written.
+ * What its user asks for (`spec`) is taken as a whole or not at all: an object whose spec cannot be read is unreadable.
+ * Of the status, which the controller writes again, each field that cannot be read counts as never written.
  */
 export function parseMigration(value: unknown): Parsed<StorageVersionMigration> {
   const fields = objectIn(value) ?? {};
@@ -183,7 +183,9 @@ function isBetter(condition: MigrationCondition, known: MigrationCondition | und
   return known === undefined || (condition.status === "True" && known.status !== "True");
 }
 
-/** `undefined` where it cannot be read. Types that this program does not know are of other projects, or of the future. */
+/**
+ * `undefined` where it cannot be read. Types that this program does not know are of other projects, or of the future.
+ */
 function conditionIn(value: unknown): MigrationCondition | "of another type" | undefined {
   const fields = objectIn(value);
   const type = textIn(fields?.["type"]);

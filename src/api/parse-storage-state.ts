@@ -11,9 +11,9 @@ const MAX_HASH_LENGTH = 256;
 export const MAX_HASHES = 500;
 
 /**
- * Reads a StorageState that came from an API server. Its list of hashes says which versions objects may be stored in, so
- * that one entry left out would lose data: a status that cannot be read as a whole, or whose list is missing, empty or longer
- * than our CRD takes, counts as never written.
+ * Reads a StorageState that came from an API server. Its list of hashes says which versions objects may be stored in,
+ * so that one entry left out would lose data: a status that cannot be read as a whole, or whose list is missing, empty
+ * or longer than our CRD takes, counts as never written.
  */
 export function parseStorageState(value: unknown): Parsed<ReadStorageState> {
   const fields = objectIn(value) ?? {};

@@ -1,6 +1,9 @@
 import { type JsonObject, objectIn } from "./json-fields.ts";
 
-/** A schema may refer to no other one, so its depth is that of the text; deeper ones than any real schema are not looked into. */
+/**
+ * A schema may refer to no other one, so its depth is that of the text; deeper ones than any real schema are not looked
+ * into.
+ */
 const MAX_DEPTH = 64;
 
 /** Every object has them, whether or not a schema describes them. */
@@ -21,9 +24,9 @@ export function schemaOf(versions: readonly unknown[], name: string | undefined)
 }
 
 /**
- * The paths of fields that an object of the schema `known` may have, and that an API server prunes when it writes the object in the schema
- * `target`: `spec.size`, `spec.ports[].name`; `spec.*` where `known` takes any field, and `spec.size: null` where it prunes the value `null`
- * alone. Empty where one of the two is missing.
+ * The paths of fields that an object of the schema `known` may have, and that an API server prunes when it writes the
+ * object in the schema `target`: `spec.size`, `spec.ports[].name`; `spec.*` where `known` takes any field, and
+ * `spec.size: null` where it prunes the value `null` alone. Empty where one of the two is missing.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
  */

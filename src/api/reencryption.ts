@@ -3,7 +3,10 @@ import { REENCRYPT_ANNOTATION } from "./names.ts";
 
 /** What a migration is to re-encrypt with. */
 export interface ReencryptionWish {
-  /** The digest of the EncryptionConfiguration that is meant, as API servers show it. @default any, if all of them use it */
+  /**
+   * The digest of the EncryptionConfiguration that is meant, as API servers show it.
+   * @default any, if all of them use it
+   */
   readonly expectedConfig?: string;
 }
 
@@ -11,7 +14,10 @@ type Annotations = Readonly<Record<string, string>>;
 
 const DIGEST = /^(?:sha256:)?([0-9a-f]{64})$/;
 
-/** A digest as `sha256sum` prints it, or as API servers show it. @returns as API servers show it; `undefined` where it is none */
+/**
+ * A digest as `sha256sum` prints it, or as API servers show it.
+ * @returns as API servers show it; `undefined` where it is none
+ */
 export function configDigestOf(text: string): string | undefined {
   const [, digest] = DIGEST.exec(text) ?? [];
   return digest === undefined ? undefined : `sha256:${digest}`;

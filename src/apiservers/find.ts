@@ -135,7 +135,7 @@ async function find(
     await Promise.all(addresses.map(connectTo));
     // A proxy of HTTP, whose address has a path, may choose an API server for each request.
     const mayBalance = endpoints === undefined && new URL(client.address).pathname === "/";
-    for (let known = 0; mayBalance && found.size < wanted && known < KNOWN_IN_A_ROW; known++) {
+    for (let known = mayBalance ? 0 : KNOWN_IN_A_ROW; found.size < wanted && known < KNOWN_IN_A_ROW; known++) {
       isSampled = true;
       if (await connectTo(client.address)) known = -1;
     }

@@ -71,8 +71,8 @@ export async function settleCrds(
 /**
  * Waits until `ask` was answered by the same processes, time after time, with `settleMs` of pauses in between.
  *
- * The time that an answer takes does not count. An API server that hangs for a while has its requests wait as well: it
- * answers once it goes on, so that a hang takes no more than one pause from the wait. An answer may take as long as it
+ * Only the pauses count, not the time that answers take. Where an API server hangs during a pause, its requests wait as well,
+ * and so does the next question: at most that one pause is lost. An answer may take as long as it
  * needs, as that about a thousand CRDs does. One that does not come starts the wait over, and so does another process.
  *
  * @param isLongPast asked once, after all API servers have answered: then there is nothing to wait for

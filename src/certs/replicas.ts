@@ -1,10 +1,10 @@
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { connect } from "node:tls";
+import type { Logger } from "pino";
 import { messageOf } from "../errors.ts";
 import { unlessForbidden } from "../kube/errors.ts";
 import type { ApiClient } from "../old/kube/client.ts";
-import type { EnsureOptions } from "./ensure.ts";
 import { isIssuedBy } from "./secret-contents.ts";
 import { serverNameOf, type ServiceNames } from "./service-names.ts";
 
@@ -72,7 +72,19 @@ function addressesOf({ endpoints, ports }: EndpointSlice): readonly ReplicaAddre
  */
 export async function othersThan(
   ca: X509Certificate | undefined,
-  { client, logger, servedBy, settings, signal }: EnsureOptions,
+  {
+    client,
+    logger,
+    servedBy,
+    settings,
+    signal,
+  }: {
+    readonly client: ApiClient;
+    readonly logger: Logger;
+    readonly servedBy?: ServedBy | undefined;
+    readonly settings: ServiceNames & { readonly replicaEndpoints?: readonly ReplicaAddress[] | undefined };
+    readonly signal: AbortSignal;
+  },
 ): Promise<readonly string[]> {
   const addresses = settings.replicaEndpoints ?? (await findReplicas(client, settings, signal));
   if (addresses === undefined || ca === undefined) {

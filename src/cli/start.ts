@@ -29,6 +29,8 @@ if (failure !== undefined) {
   process.stderr.write(`${errorLine(failure)}\n`);
 }
 process.exitCode = failure !== undefined && exitCode === EXIT.done ? EXIT.failed : exitCode;
+// What hangs, such as an exec plugin, does not keep a program that was interrupted.
+if (signals.interruption.aborted) process.exit();
 for (const signal of SIGNALS) {
   process.removeListener(signal, onSignal);
 }

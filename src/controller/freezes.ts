@@ -12,8 +12,6 @@ export interface FreezeOptions {
   /** What it waits by. */
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Whether a run of this replica looks after the freeze of this CRD itself. */
-  readonly isBusy: (crdName: string) => boolean;
   /** Told of the CRDs that ksvm has frozen, each time that all CRDs were looked at. */
   readonly onFrozen: (crdNames: ReadonlySet<string>) => void;
 }
@@ -26,7 +24,7 @@ const PAGE_SIZE = 100;
  * alone, and so are those of runs that live. What does not work for one CRD keeps no other from being looked at.
  */
 export async function liftLeftFreezes(options: FreezeOptions, signal: AbortSignal): Promise<void> {
-  const { client, clock, isBusy, logger, onFrozen } = options;
+  const { client, clock, logger, onFrozen } = options;
   /** By CRD: why its freeze stays, which is said once. */
   let told = new Map<string, string>();
   while (!signal.aborted) {
@@ -37,7 +35,7 @@ export async function liftLeftFreezes(options: FreezeOptions, signal: AbortSigna
       const lift = async (crd: Crd): Promise<void> => {
         const { name } = crd.metadata;
         try {
-          if (!isBusy(name) && (await unfreezeLeftBehind(client, crd, signal))) {
+          if (await unfreezeLeftBehind(client, crd, signal)) {
             logger.info({ crd: name, owner: freezerOf(crd.metadata) }, "Lifted the freeze that a dead run left behind");
           }
         } catch (error) {

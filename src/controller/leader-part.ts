@@ -1,7 +1,6 @@
 import { keepCertificates } from "../certs/keep-certificates.ts";
 import { messageOf } from "../errors.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
-import type { MigrationEvent } from "../migrator/types.ts";
 import type { ResourceSeries } from "../observability/resource-series.ts";
 import { Retrier } from "../old/retry/retrier.ts";
 import type { Waker } from "../old/retry/waker.ts";
@@ -46,18 +45,8 @@ function migrateAll(options: LeaderOptions, signal: AbortSignal): Promise<void> 
   const { client, clock, loops, metrics, series, settings } = options;
   const freezes = new Set<string>();
   const observe = (resource: string): MigrationObserver => {
-    const observer = observeMigration(metrics, resource, { freezes, now: () => clock.now(), series });
     const loop = loops.add("migrations");
-    loop.beat();
-    const event = (happened: MigrationEvent): void => {
-      loop.beat();
-      observer.event(happened);
-    };
-    const end = (): void => {
-      loop.end();
-      observer.end();
-    };
-    return { ...observer, event, end };
+    return observeMigration(metrics, resource, { freezes, loop, now: () => clock.now(), series });
   };
   const controller = new MigrationController({
     ...options,

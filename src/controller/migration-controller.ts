@@ -105,6 +105,7 @@ export class MigrationController {
     const shared = { client, logger, assertLeading: () => leadership.assertLeading() };
     const isIdle = ({ uid }: QueuedMigration): boolean => !this.#workers.has(uid);
     const isBusy = (crdName: string): boolean => this.#busy().has(crdName);
+    const onFrozen = (names: ReadonlySet<string>): void => onSweep((name) => names.has(name) || isBusy(name));
     await together(leading, [
       (signal) => loops.add("queue").keep(({ clock }) => this.#dispatch(clock, signal), signal),
       (signal) =>
@@ -120,10 +121,7 @@ export class MigrationController {
           return deleteExpired({ ...shared, clock, finishedLimit, idle }, signal);
         }, signal),
       (signal) =>
-        loops.add("sweep").keep(({ clock }) => {
-          const onFrozen = (names: ReadonlySet<string>): void => onSweep((name) => names.has(name) || isBusy(name));
-          return liftLeftFreezes({ client, clock, logger, isBusy, onFrozen }, signal);
-        }, signal),
+        loops.add("sweep").keep(({ clock }) => liftLeftFreezes({ client, clock, logger, onFrozen }, signal), signal),
       (signal) =>
         loops.add("migration-watch").keep((loop) => {
           // It waits for the feed, which is a loop of its own.
@@ -150,7 +148,9 @@ export class MigrationController {
       for (const uid of this.#pauses.keys()) {
         if (isFinal(this.#queue.get(uid)?.state ?? "Succeeded")) this.#pauses.delete(uid);
       }
-      for (const migration of this.#queue.heads()) {
+      // One that had a turn waits for those that had none, or an earlier one: what it waits for may still be there.
+      const turn = ({ uid }: QueuedMigration): number => this.#pauses.get(uid)?.until ?? Number.NEGATIVE_INFINITY;
+      for (const migration of this.#queue.heads(turn)) {
         const isPaused = (this.#pauses.get(migration.uid)?.until ?? Number.NEGATIVE_INFINITY) > now;
         if (this.#workers.size >= maxConcurrent) break;
         if (!isPaused && !this.#busy().has(migration.resource)) this.#start(migration, signal);

@@ -143,19 +143,22 @@ export class MigrationQueue {
   }
 
   /**
-   * Those that are to be begun, of each resource the first one: those that ran before a restart, then the oldest, low
-   * priority last.
+   * Those that are to be begun, of each resource the first one: those that ran before a restart, then those whose last turn
+   * is the longest ago, then the oldest, low priority last.
+   * @param turn when one had its last turn. @default none had one
    */
-  heads(): readonly QueuedMigration[] {
+  heads(turn: (migration: QueuedMigration) => number = () => 0): readonly QueuedMigration[] {
+    const order = (a: QueuedMigration, b: QueuedMigration): number =>
+      rankOf(a) - rankOf(b) || (turn(a) === turn(b) ? 0 : turn(a) < turn(b) ? -1 : 1) || inOrder(a, b);
     const held = this.held();
     const first = new Map<string, QueuedMigration>();
     for (const migration of this) {
       const { resource } = migration;
       if (isFinal(migration.state) || held.has(resource)) continue;
       const other = first.get(resource);
-      if (other === undefined || inOrder(migration, other) < 0) first.set(resource, migration);
+      if (other === undefined || order(migration, other) < 0) first.set(resource, migration);
     }
-    return [...first.values()].toSorted(inOrder);
+    return [...first.values()].toSorted(order);
   }
 }
 

@@ -49,6 +49,13 @@ export interface RecordOptions {
   readonly assertLeading: () => void;
 }
 
+/** What a run shows of itself. */
+export interface Shown {
+  phase: Phase;
+  tally?: Readonly<Tally>;
+  continueToken?: string | undefined;
+}
+
 /** A status as it is written. What is null is taken away. */
 type StatusChange = Omit<MigrationStatus, "completionTime"> & { readonly completionTime?: string | null };
 
@@ -110,14 +117,7 @@ export class MigrationRecord {
    * Shows what it does, and how far it is.
    * @throws {MigrationStopped}; {ApiError} where it cannot be written for some seconds
    */
-  async show(
-    phase: Phase,
-    {
-      continueToken,
-      tally,
-    }: { readonly tally?: Readonly<Tally> | undefined; readonly continueToken?: string | undefined },
-    signal: AbortSignal,
-  ): Promise<void> {
+  async show({ continueToken, phase, tally }: Shown, signal: AbortSignal): Promise<void> {
     const limits = { signal, forMs: SHOW_MS };
     await this.#saveToken(continueToken, limits, assertWanted);
     const now = this.#time();

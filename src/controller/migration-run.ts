@@ -6,12 +6,12 @@ import { type ReencryptionWish, reencryptionWishOf } from "../api/reencryption.t
 import { KsvmError, messageOf } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { migrate, type RunSettings } from "../migrator/migrate.ts";
-import type { MigrationEvent, MigrationResult, Tally } from "../migrator/types.ts";
+import type { MigrationEvent, MigrationResult } from "../migrator/types.ts";
 import { Waker } from "../old/retry/waker.ts";
 import { encryptionEvidence } from "../reencrypt/evidence.ts";
 import { reencryptResource } from "../reencrypt/reencrypt.ts";
 import { type EventRecorder, eventText, phaseText } from "./event-recorder.ts";
-import { type MigrationRecord, MigrationStopped } from "./migration-record.ts";
+import { type MigrationRecord, MigrationStopped, type Shown } from "./migration-record.ts";
 import { type Phase, phaseAfter, phaseAfterError, phaseIn, reportIn } from "./migration-status.ts";
 
 /** What the runs of a replica share. */
@@ -38,13 +38,6 @@ export interface RunOptions extends RunContext {
 
 /** How often the status shows how far a run is, in milliseconds. */
 const SHOW_EVERY_MS = 2_000;
-
-/** What a run shows of itself. */
-interface Shown {
-  phase: Phase;
-  tally?: Readonly<Tally>;
-  continueToken?: string | undefined;
-}
 
 /**
  * Carries a migration out once: until it has succeeded or failed, or waits for what may pass. Its status says which.
@@ -79,7 +72,7 @@ export async function runMigration(record: MigrationRecord, options: RunOptions)
     for (const until = AbortSignal.any([running, ended.signal]); !until.aborted; ) {
       changed.begin();
       try {
-        await record.show(shown.phase, shown, until);
+        await record.show(shown, until);
       } catch (error) {
         if (error instanceof MigrationStopped) stopped.abort(error);
         else logger.debug({ reason: messageOf(error) }, "Cannot show how far a migration is; trying again");
@@ -88,7 +81,7 @@ export async function runMigration(record: MigrationRecord, options: RunOptions)
     }
   };
 
-  await record.show(shown.phase, shown, signal);
+  await record.show(shown, signal);
   const showing = keepShowing();
   try {
     const wish = wishOf(record.migration);
@@ -108,7 +101,7 @@ export async function runMigration(record: MigrationRecord, options: RunOptions)
     const phase = phaseAfterError(error);
     logger.warn({ err: error, phase: phase.type }, "An attempt to migrate ended with an error");
     if (phase.type === "Failed") await record.finish(phase, {}, signal);
-    else await record.show(phase, {}, signal);
+    else await record.show({ phase }, signal);
     if (phase.reason !== waitedFor) recorder.record(record.migration, phaseText(phase));
     return phase;
   }

@@ -177,15 +177,15 @@ export function namingFlags(message: string): string {
 }
 
 /** The part of the status that says what came of a run. */
-export function reportIn({ epoch, outcome, storageVersion, tally }: MigrationResult): Partial<MigrationStatus> {
-  // Of a CRD, its uid and generation.
-  const isProven = outcome === "migrated" && storageVersion !== undefined && epoch !== undefined;
+export function reportIn({ crd, epoch, outcome, storageVersion, tally }: MigrationResult): Partial<MigrationStatus> {
+  // Of a CRD, its uid and generation. Without a freeze the epoch is that of the API servers.
+  const proven = outcome === "migrated" && storageVersion !== undefined ? (crd ?? epoch) : undefined;
   const failures = (tally?.failures ?? []).map(
     ({ reason, ...object }): MigrationFailure => ({ ...object, reason: cutText(reason, MAX_REASON_LENGTH) }),
   );
   return {
     ...(tally === undefined ? {} : progressOf(tally)),
-    ...(isProven ? { crd: epoch } : {}),
+    ...(proven === undefined ? {} : { crd: proven }),
     ...(failures.length === 0 ? {} : { failures }),
   };
 }

@@ -1,5 +1,7 @@
-import type { RequestObserver } from "../kube/connect.ts";
+import { systemClock } from "../clock.ts";
+import type { Send } from "../kube/http.ts";
 import type { MigrationEvent, Tally } from "../migrator/types.ts";
+import type { Loop } from "../observability/loops.ts";
 import type { Metrics, MigrationEnd, ObjectOutcome } from "../observability/metrics.ts";
 import type { ResourceSeries } from "../observability/resource-series.ts";
 import type { Looked, TriggerWatch } from "../trigger/trigger-watch.ts";
@@ -7,9 +9,19 @@ import { doneIn } from "./migration-status.ts";
 
 // What happens, as metrics.
 
-/** An observer for a connection that measures its requests. */
-export function observeRequests({ requestDuration }: Pick<Metrics, "requestDuration">): RequestObserver {
-  return (method, status, seconds) => requestDuration.observe({ method, code: status }, seconds);
+/** Measures all requests. One that no answer came to has the code 0. */
+export function measured({ requestDuration }: Pick<Metrics, "requestDuration">): (send: Send) => Send {
+  return (send) => async (request) => {
+    const start = systemClock.monotonic();
+    let code = 0;
+    try {
+      const answer = await send(request);
+      code = answer.status;
+      return answer;
+    } finally {
+      requestDuration.observe({ method: request.method, code }, (systemClock.monotonic() - start) / 1_000);
+    }
+  };
 }
 
 /** The metrics of one migration. */
@@ -26,6 +38,8 @@ const NOTHING = { migrated: 0, failed: 0, skipped: 0 };
 interface ObserveOptions {
   /** The CRDs that the runs of this replica froze. A run that cannot lift its freeze leaves it here. */
   readonly freezes: Set<string>;
+  /** Beats with every event. */
+  readonly loop: Pick<Loop, "beat" | "end">;
   /** Milliseconds since the Unix epoch. */
   readonly now: () => number;
   readonly series: Pick<ResourceSeries, "use">;
@@ -38,8 +52,9 @@ interface ObserveOptions {
 export function observeMigration(
   metrics: Metrics,
   resource: string,
-  { freezes, now, series }: ObserveOptions,
+  { freezes, loop, now, series }: ObserveOptions,
 ): MigrationObserver {
+  loop.beat();
   let seen = NOTHING;
   let counted: Readonly<Tally> | undefined;
   let isFound = false;
@@ -66,6 +81,7 @@ export function observeMigration(
   };
   return {
     event(event) {
+      loop.beat();
       switch (event.type) {
         case "frozen":
           found();
@@ -93,7 +109,10 @@ export function observeMigration(
       if (isFound || result === "Succeeded") found();
       metrics.completed.inc({ resource: isFound ? resource : "", result });
     },
-    end: () => metrics.remaining.remove({ resource }),
+    end() {
+      loop.end();
+      metrics.remaining.remove({ resource });
+    },
   };
 }
 

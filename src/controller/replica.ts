@@ -11,7 +11,7 @@ import { Loops } from "../observability/loops.ts";
 import type { Metrics } from "../observability/metrics.ts";
 import type { ApiClient } from "../old/kube/client.ts";
 import type { ControllerSettings } from "./settings.ts";
-import { type WebhookLoop, WebhookPart, type WebhookPartOptions } from "./webhook-part.ts";
+import { WebhookPart, type WebhookPartOptions } from "./webhook-part.ts";
 
 // What the parts of a replica share.
 
@@ -45,23 +45,6 @@ export const MACHINE_PARTS: MachineParts = {
   openWebhook: (options) => new WebhookPart(options),
 };
 
-/** The loops of a replica. */
-type ReplicaLoop =
-  | "election"
-  | "migrations"
-  | "migration-watch"
-  | "queue"
-  | "statuses"
-  | "expiry"
-  | "sweep"
-  | "trigger"
-  | "certificates"
-  | "progress"
-  | WebhookLoop;
-
-/** The watch of all loops of a replica. */
-export type ReplicaLoops = Loops<ReplicaLoop>;
-
 const MINUTE_MS = 60_000;
 /**
  * Every request has a deadline of a minute or two, and every watch ends after some minutes: who does nothing for so long,
@@ -71,22 +54,27 @@ const LIMIT_MS = 30 * MINUTE_MS;
 /** A run that cannot lift its freeze tries that for an hour, and those who wait for its end do so as long. */
 const LIMIT_OF_RUNS_MS = 90 * MINUTE_MS;
 
+const LIMITS = {
+  election: LIMIT_OF_RUNS_MS,
+  migrations: LIMIT_OF_RUNS_MS,
+  queue: LIMIT_OF_RUNS_MS,
+  sweep: LIMIT_OF_RUNS_MS,
+  "migration-watch": LIMIT_MS,
+  statuses: LIMIT_MS,
+  expiry: LIMIT_MS,
+  trigger: LIMIT_MS,
+  certificates: LIMIT_MS,
+  progress: LIMIT_MS,
+  configuration: LIMIT_MS,
+  "serving-certificate": LIMIT_MS,
+} as const;
+
+/** The watch of all loops of a replica. */
+export type ReplicaLoops = Loops<keyof typeof LIMITS>;
+
 /** Nothing is watched yet. */
 export function replicaLoops(clock: Clock): ReplicaLoops {
-  return new Loops<ReplicaLoop>(clock, {
-    election: LIMIT_OF_RUNS_MS,
-    migrations: LIMIT_OF_RUNS_MS,
-    "migration-watch": LIMIT_MS,
-    queue: LIMIT_OF_RUNS_MS,
-    statuses: LIMIT_MS,
-    expiry: LIMIT_MS,
-    sweep: LIMIT_OF_RUNS_MS,
-    trigger: LIMIT_MS,
-    certificates: LIMIT_MS,
-    progress: LIMIT_MS,
-    configuration: LIMIT_MS,
-    "serving-certificate": LIMIT_MS,
-  });
+  return new Loops(clock, LIMITS);
 }
 
 /**

@@ -13,7 +13,7 @@ import { MACHINE_PARTS, type MachineParts, replicaLoops, type ReplicaOptions, to
 
 // Commands load this when they begin to serve: the others do not need Fastify, prom-client and node-forge.
 export { Metrics } from "../observability/metrics.ts";
-export { observeRequests } from "./observe.ts";
+export { measured } from "./observe.ts";
 
 /** What {@link serve} needs. */
 export interface ServeOptions extends ReplicaOptions {

@@ -31,9 +31,6 @@ import { type CertificateSource, ServingCertificate } from "../webhook/serving-c
 import { type WebhookConfiguration, webhookConfigurationOf } from "../webhook/webhook-configuration.ts";
 import type { ServingSettings } from "./settings.ts";
 
-/** The loops of what serves the webhook. */
-export type WebhookLoop = "configuration" | "serving-certificate";
-
 /** What a {@link WebhookPart} needs. */
 export interface WebhookPartOptions {
   readonly client: ApiClient;
@@ -42,7 +39,7 @@ export interface WebhookPartOptions {
   readonly metrics: Metrics;
   readonly settings: Pick<ServingSettings, "certificates" | "webhook">;
   readonly progressOf: ProgressOf;
-  readonly loops: Pick<Loops<WebhookLoop>, "add">;
+  readonly loops: Pick<Loops<"configuration" | "serving-certificate">, "add">;
   /** Woken where the Secret that ksvm keeps has lost its certificates, or is older than it was. */
   readonly lost: Pick<Waker, "wake">;
   /** Has the serving certificate issued for all names that this process knows. */

@@ -17,7 +17,7 @@ import { mapInFlight } from "../old/retry/map-in-flight.ts";
 import { isStorageMigrating } from "../plan/lift-by-hand.ts";
 import { listedObjects } from "../plan/listed-objects.ts";
 import { FREEZER_FIELDS } from "../plan/plan.ts";
-import { crdProjection } from "../resources/crd-projection.ts";
+import { crdProjection } from "../resources/crds.ts";
 import { type CrdFacts, type DoctorFacts, type FoundFreeze, isAtWork, type WebhookFacts } from "./diagnose.ts";
 
 const CRD_PAGE_SIZE = 40;

@@ -15,7 +15,7 @@ import type { CallContext } from "../old/retry/call-context.ts";
 import type { ListedObjects } from "../plan/check-types.ts";
 import { changeCrd, clearCondition, conditionState } from "../plan/lift-by-hand.ts";
 import { listedObjects } from "../plan/listed-objects.ts";
-import { readCrd } from "../resources/read-crd.ts";
+import { readCrd } from "../resources/crds.ts";
 import {
   type CrdFacts,
   type Finding,

@@ -113,7 +113,8 @@ export async function freeze(
       const text = `"${freezer.identity}" is migrating it (Lease "${freezer.lease}"); wait for it to end`;
       throw new KsvmError("AlreadyMigrating", `Cannot migrate "${name}": ${text}`);
     }
-    // The owner first. Lifting the freeze takes it off, so a freeze that arrives after that finds another CRD, and fails.
+    // The owner goes first. A freeze that arrives late, after the run has ended, must fail: the run has taken the owner off by then,
+    // which moved the resourceVersion.
     const claimed = await annotate(client, crd, { [OWNER]: JSON.stringify(owner) }, signal);
     if (claimed === undefined) continue;
     if (guard.kind === "policy") await installPolicy(client, name, owner, signal);
@@ -164,8 +165,8 @@ async function installPolicy(client: Client, crdName: string, owner: FreezeOwner
   await retry(client, () => client.apply(`${BINDINGS}/${name}`, binding, options), { signal });
 }
 
-/** A freeze must not stay behind: what fails is repeated for so long. */
-const UNFREEZE_MS = 3_600_000;
+/** What fails is repeated for so long, also after Ctrl-C. What stays behind then, the next run or the controller lifts. */
+const UNFREEZE_MS = 120_000;
 
 /**
  * Lifts the freeze of one run: removes its policy, then the annotations. Whatever is left of a run that dies in between
@@ -242,6 +243,7 @@ export async function unfreezeLeftBehind(client: Client, crd: Crd, signal: Abort
 }
 
 const POLL_MS = 1_000;
+const SLOW_MS = 5_000;
 
 /** Whether a run holds its Lease: it renews it while it is watched. */
 export async function isHeld(client: Client, { identity, lease }: FreezeOwner, signal: AbortSignal): Promise<boolean> {
@@ -252,11 +254,14 @@ export async function isHeld(client: Client, { identity, lease }: FreezeOwner, s
   const { clock } = client;
   const first = await retry(client, read, { signal });
   let now = first;
-  for (const end = clock.monotonic() + WATCH_LEASE_MS; now?.spec?.holderIdentity === identity; ) {
+  for (let leftMs = WATCH_LEASE_MS; now?.spec?.holderIdentity === identity; leftMs -= POLL_MS) {
     if (now.metadata.resourceVersion !== first?.metadata.resourceVersion) return true;
-    if (clock.monotonic() >= end) return false;
+    if (leftMs <= 0) return false;
     await clock.sleep(POLL_MS, signal);
+    const asked = clock.monotonic();
     now = await retry(client, read, { signal });
+    // While no API server answers, no run can renew either: the watch starts over.
+    if (clock.monotonic() - asked > SLOW_MS) leftMs = WATCH_LEASE_MS;
   }
   return false;
 }

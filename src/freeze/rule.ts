@@ -156,7 +156,7 @@ export const MATCH_CONDITIONS = [
 export const MESSAGE_CEL = `${HAS_ANNOTATION} ? ${messageCel("annotation")} : ${messageCel("condition")}`;
 
 function messageCel(mark: FreezeMark): string {
-  const storage = "spec.versions.filter(version, version.storage).map(version, version.name).join(\", \")";
+  const storage = 'spec.versions.filter(version, version.storage).map(version, version.name).join(", ")';
   const facts = {
     name: "oldObject.metadata.name",
     oldStorage: `oldObject.${storage}`,

@@ -50,7 +50,7 @@ const IN_TREE_FIELDS: Projection = {
  * served. `spec.resource` has had a group and a resource since v1alpha1.
  *
  * https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4192-svm-in-tree
- * @throws {ApiError | TransportError} 403 where the user may not list them.
+ * @throws {ApiError} 403 where the user may not list them.
  */
 export async function inTreeMigrations(
   client: ApiClient,
@@ -82,7 +82,7 @@ async function listInTree(
 /**
  * Deletes one as it was read.
  * @returns whether it was deleted: one that was written since is left alone
- * @throws {ApiError | TransportError} 403 where the user may not delete it.
+ * @throws {ApiError} 403 where the user may not delete it.
  */
 export async function deleteInTree(
   client: ApiClient,
@@ -106,8 +106,8 @@ export async function deleteInTree(
 }
 
 /**
- * Reads one; `undefined` where it does not say what it migrates, so that it is at work on nothing. Where the API server does
- * not have this API itself, a CRD may have its name.
+ * Reads one; `undefined` where it does not say what it migrates, so that it is at work on nothing. Where the API server
+ * does not have this API itself, a CRD may have its name.
  */
 export function parseInTree(value: unknown): InTreeMigration | undefined {
   const { metadata, spec, status } = objectIn(value) ?? {};
@@ -149,9 +149,9 @@ export function isInTreeUnfinished(migration: InTreeMigration): boolean {
 }
 
 /**
- * Migrations of Kubernetes' own migrator in the version that the API server prefers; `undefined` where it does not serve the group.
- * From the list of all groups: an answer for this group alone could be a proxy's 404.
- * @throws {ApiError | TransportError}
+ * Migrations of Kubernetes' own migrator in the version that the API server prefers; `undefined` where it does not
+ * serve the group. From the list of all groups: an answer for this group alone could be a proxy's 404.
+ * @throws {ApiError}
  */
 async function servedInTree({ transport }: ApiClient, options: CallOptions = {}): Promise<Resource | undefined> {
   const groups = await preferredVersions(transport, options);

@@ -68,7 +68,7 @@ const ORIGINAL_NAMES = ["migrator", "trigger"];
 /**
  * Finds every other migrator or trigger that is active, in all namespaces.
  * @param namespace where this program's own controller may be
- * @throws {ApiError | TransportError}
+ * @throws {ApiError}
  */
 export async function findOtherMigrators(
   client: ApiClient,
@@ -111,7 +111,9 @@ function isOwnElsewhere({ metadata: { labels = {}, namespace } }: Deployment, ow
   return isController && namespace !== ownNamespace;
 }
 
-/** Its images have names of their own. Where a user built them again, the names of its manifests and programs are left. */
+/**
+ * Its images have names of their own. Where a user built them again, the names of its manifests and programs are left.
+ */
 function originalOf({ metadata, spec }: Deployment): string | undefined {
   for (const { image = "", command = [], name } of spec.template.spec.containers) {
     if (ORIGINAL_IMAGES.includes(lastPart(image))) {

@@ -2,7 +2,10 @@ import { type CrdCondition, type CustomResourceDefinition, storedVersionsOf } fr
 import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
 import { type InTreeMigration, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
 
-/** Says in the message of a success that the CRD was changed during the migration: pkg/controller/storageversionmigrator. */
+/**
+ * Says in the message of a success that the CRD was changed during the migration:
+ * pkg/controller/storageversionmigrator.
+ */
 const NOT_UPDATED = "have not been updated";
 
 /** The versions of a CRD that its storedVersions lacks. */
@@ -12,10 +15,10 @@ export function notInStoredVersions(crd: CustomResourceDefinition): readonly str
 }
 
 /**
- * Why the storedVersions of a CRD proves nothing about the versions that it lacks, by the condition that Kubernetes' own migrator leaves on
- * it; `undefined` where nothing speaks against it. Where a migration of the CRD has succeeded, that migrator prunes when the next one
- * begins, before the first object is rewritten. Only a success that ends on the CRD that it began with has rewritten every object:
- * docs/comparison.md. The condition outlives the migration.
+ * Why the storedVersions of a CRD proves nothing about the versions that it lacks, by the condition that Kubernetes'
+ * own migrator leaves on it; `undefined` where nothing speaks against it. Where a migration of the CRD has succeeded,
+ * that migrator prunes when the next one begins, before the first object is rewritten. Only a success that ends on the
+ * CRD that it began with has rewritten every object: docs/comparison.md. The condition outlives the migration.
  */
 export function pruneDoubtOf(crd: CustomResourceDefinition): string | undefined {
   const condition = (crd.status?.conditions ?? []).find(isOfMigrator);
@@ -23,8 +26,9 @@ export function pruneDoubtOf(crd: CustomResourceDefinition): string | undefined 
 }
 
 /**
- * The conditions of a CRD without the one of a migration that ended without a success, for a run that has proven every object since:
- * beside its prune the condition would say for good that nothing proves it. One that says that a migration runs stays.
+ * The conditions of a CRD without the one of a migration that ended without a success, for a run that has proven every
+ * object since: beside its prune the condition would say for good that nothing proves it. One that says that a
+ * migration runs stays.
  * @returns `undefined` where there is none to take off
  */
 export function conditionsWithoutDoubt({ status }: CustomResourceDefinition): readonly CrdCondition[] | undefined {
@@ -38,15 +42,10 @@ function isOfMigrator({ type }: CrdCondition): boolean {
 }
 
 function doubtOf({ message = "", reason, status }: CrdCondition): string | undefined {
-  if (status === "True") {
-    return `its condition ${STORAGE_MIGRATING_CONDITION} says that one began, which prunes, and none has succeeded since`;
-  }
-  if (reason !== "MigrationSucceeded") {
-    return `its condition ${STORAGE_MIGRATING_CONDITION} says that the last one did not succeed`;
-  }
-  return message.includes(NOT_UPDATED)
-    ? `its condition ${STORAGE_MIGRATING_CONDITION} says that the CRD was changed during the last one`
-    : undefined;
+  const says = `its condition ${STORAGE_MIGRATING_CONDITION} says that`;
+  if (status === "True") return `${says} one began, which prunes, and none has succeeded since`;
+  if (reason !== "MigrationSucceeded") return `${says} the last one did not succeed`;
+  return message.includes(NOT_UPDATED) ? `${says} the CRD was changed during the last one` : undefined;
 }
 
 /** A prune of storedVersions that nothing proves. */

@@ -1,13 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { ObjectMeta, OwnerReference } from "../api/meta.ts";
 import { isFinished, isSuspended, resourceNameOf, stateOf, type StorageVersionMigration } from "../api/migration.ts";
-import {
-  CREATED_BY_INIT,
-  CREATED_BY_LABEL,
-  MANAGED_BY,
-  MANAGED_BY_LABEL,
-  REENCRYPT_ANNOTATION,
-} from "../api/names.ts";
+import { CREATED_BY_INIT, CREATED_BY_LABEL, MANAGED_BY, MANAGED_BY_LABEL, REENCRYPT_ANNOTATION } from "../api/names.ts";
 import { besideHelm } from "../api/ours.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import { asksForReencryption, reencryptAnnotation, type ReencryptionWish } from "../api/reencryption.ts";
@@ -144,13 +138,15 @@ async function applyCrd(
   const options = { fieldManager: "ksvm-init", force: true, dryRun, signal };
   const after = await retrier.run(() => client.patch<KubeObject>(CRDS, { name }, patch, options), signal);
   if (before === undefined) return "created";
-  // A dry run does not say by a resourceVersion whether anything changed.
-  const contentOf = ({ metadata, ...rest }: KubeObject): object => {
-    const { spec } = rest as { readonly spec?: unknown };
-    return { labels: metadata.labels, annotations: metadata.annotations, spec };
-  };
   return isDeepStrictEqual(contentOf(before), contentOf(after)) ? "unchanged" : "updated";
 }
+
+function contentOf({ metadata, ...rest }: KubeObject): object {
+  const { spec } = rest as { readonly spec?: unknown };
+  return { labels: metadata.labels, annotations: metadata.annotations, spec };
+}
+
+/** A dry run does not say by a resourceVersion whether anything changed. */
 
 /** A CRD that is being deleted takes what is written to it along: it is waited for until it is gone. */
 async function findCrdToStay(

@@ -22,7 +22,8 @@ export function shippedCrds(): readonly ShippedCrd[] {
 }
 
 function readAll(): readonly ShippedCrd[] {
-  if (FOLDER === undefined) throw new KsvmError("Internal", "Cannot find deploy/base/crds: it is shipped with this program");
+  if (FOLDER === undefined)
+    throw new KsvmError("Internal", "Cannot find deploy/base/crds: it is shipped with this program");
   const files = readdirSync(FOLDER).filter((file) => file.endsWith(".yaml"));
   return files
     .toSorted((a, b) => a.localeCompare(b))

@@ -1,14 +1,10 @@
-import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import { Client } from "./client.ts";
-import type { HttpRequest, Send } from "./http.ts";
+import { Client, type ClientParts } from "./client.ts";
 import { ApiError, mayPass, whose } from "./errors.ts";
+import type { Send } from "./http.ts";
 import type { KubeconfigOptions } from "./kubeconfig.ts";
 import { pauseAfter } from "./retry.ts";
 import { senderFor } from "./undici-send.ts";
-
-/** Told of every answer; of none with status 0. It lies on the path of every rewrite and must neither throw nor take long. */
-export type RequestObserver = (method: HttpRequest["method"], status: number, seconds: number) => void;
 
 /** The oldest Kubernetes that ksvm is tested with: five minor releases are supported. */
 const OLDEST_MINOR = 32;
@@ -22,24 +18,18 @@ const TRIES = 5;
  */
 export async function connect(
   options: KubeconfigOptions,
-  {
-    clock,
-    observe,
-    random,
-    signal,
-  }: {
-    readonly clock: Clock;
-    readonly random: () => number;
+  parts: Omit<ClientParts, "address" | "send"> & {
     readonly signal: AbortSignal;
-    /** Told of each request that was sent. @default nobody is */
-    readonly observe?: RequestObserver | undefined;
+    /** What lies around the `send` of all requests, such as what measures them. @default nothing */
+    readonly around?: ((send: Send) => Send) | undefined;
   },
 ): Promise<{ readonly client: Client; readonly close: () => Promise<void> }> {
+  const { around = (send) => send, clock, signal } = parts;
   // Whoever brings a `send` of its own needs no client-node, which takes most of the time to load.
   const { loadKubeconfig } = await import("./kubeconfig.ts");
   const access = loadKubeconfig(options);
   const sender = senderFor(access, clock);
-  const client = new Client({ address: access.server, send: observe === undefined ? sender.send : observed(sender.send, clock, observe), clock, random });
+  const client = new Client({ ...parts, address: access.server, send: around(sender.send) });
   try {
     await firstAnswer(client, signal);
   } catch (error) {
@@ -70,18 +60,4 @@ async function firstAnswer(client: Client, signal: AbortSignal): Promise<void> {
       await client.clock.sleep(pauseAfter(error, attempt, client.random()), signal);
     }
   }
-}
-
-function observed(send: Send, clock: Clock, observe: RequestObserver): Send {
-  return async (request) => {
-    const start = clock.monotonic();
-    let status = 0;
-    try {
-      const answer = await send(request);
-      ({ status } = answer);
-      return answer;
-    } finally {
-      observe(request.method, status, (clock.monotonic() - start) / 1_000);
-    }
-  };
 }

@@ -1,3 +1,4 @@
+import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import type { RequestOptions } from "node:https";
 import { delimiter, dirname, isAbsolute, join, resolve } from "node:path";
@@ -95,7 +96,7 @@ export function loadKubeconfig(options: KubeconfigOptions): ClusterAccess {
 }
 
 async function credentialsOf(config: KubeConfig, { as }: KubeconfigOptions): Promise<Credentials> {
-  const user = config.getCurrentUser() as FullUser | null;
+  const user: FullUser | null = config.getCurrentUser();
   const applied: RequestOptions = {};
   try {
     await config.applyToHTTPSOptions(applied);
@@ -103,12 +104,16 @@ async function credentialsOf(config: KubeConfig, { as }: KubeconfigOptions): Pro
     // What a plugin printed is quoted by a SyntaxError, and may be a token.
     const text = error instanceof SyntaxError ? "the exec plugin printed no JSON" : messageOf(error).slice(0, 500);
     const { installHint = "" } = (user?.exec ?? {}) as { installHint?: string };
-    throw new Error((error as NodeJS.ErrnoException).code === "ENOENT" ? `${text}; ${installHint}` : text);
+    const isMissing = (error as NodeJS.ErrnoException).code === "ENOENT";
+    throw new Error(isMissing ? `${text}; ${installHint}` : text, { cause: error });
   }
   // As with client-go, what proves who asks is sent to no server without TLS, such as `kubectl proxy`.
   const isSecret = config.getCurrentCluster()?.server.startsWith("https:") ?? false;
   const { Authorization } = (applied.headers ?? {}) as { Authorization?: string };
-  const basic = applied.auth === undefined || applied.auth === null ? undefined : `Basic ${Buffer.from(applied.auth).toString("base64")}`;
+  const basic =
+    applied.auth === undefined || applied.auth === null
+      ? undefined
+      : `Basic ${Buffer.from(applied.auth).toString("base64")}`;
   const authorization = Authorization?.trim() ?? basic;
   return {
     headers: {
@@ -121,6 +126,8 @@ async function credentialsOf(config: KubeConfig, { as }: KubeconfigOptions): Pro
   };
 }
 
+const WHO = "what is to be impersonated";
+
 /** https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation */
 function impersonation(user: FullUser | null, as: KubeconfigOptions["as"]): Record<string, string | string[]> {
   const name = as?.user ?? user?.impersonateUser;
@@ -131,15 +138,14 @@ function impersonation(user: FullUser | null, as: KubeconfigOptions["as"]): Reco
     if (groups?.length || uid) throw invalid("as-groups and as-uid need as");
     return {};
   }
-  const text = (value: string): string => headerText(value, "what is to be impersonated");
   const extras = Object.entries(extra).map(([key, values]) => [
     `impersonate-extra-${encodeURIComponent(key).toLowerCase()}`,
-    values.map(text),
+    values.map((value) => headerText(value, WHO)),
   ]);
   return {
-    "impersonate-user": text(name),
-    ...(uid ? { "impersonate-uid": text(uid) } : {}),
-    ...(groups?.length ? { "impersonate-group": groups.map(text) } : {}),
+    "impersonate-user": headerText(name, WHO),
+    ...(uid ? { "impersonate-uid": headerText(uid, WHO) } : {}),
+    ...(groups?.length ? { "impersonate-group": groups.map((group) => headerText(group, WHO)) } : {}),
     ...(Object.fromEntries(extras) as Record<string, string[]>),
   };
 }
@@ -163,7 +169,7 @@ function load(options: KubeconfigOptions): KubeConfig {
     const known = config.contexts.map(({ name }) => `"${name}"`).join(", ") || "none";
     throw invalid(`there is no context "${config.getCurrentContext()}"; there are ${known}`);
   }
-  const cluster = config.getCurrentCluster() as FullCluster | null;
+  const cluster: FullCluster | null = config.getCurrentCluster();
   if (cluster !== null) {
     // As with kubectl, one without a scheme is of plain http. A user name and password would get into messages.
     const address = (server ?? cluster.server).replace(/^(https?:\/\/)?[^/]*@/i, "$1");
@@ -177,15 +183,35 @@ function load(options: KubeconfigOptions): KubeConfig {
     chosen.user = "anonymous";
     config.users = [...config.users, { name: "anonymous" }];
   }
-  const user = config.getCurrentUser() as FullUser | null;
+  const user: FullUser | null = config.getCurrentUser();
   const tokenFile = user?.extra?.tokenFile;
   if (user !== null && tokenFile !== undefined && existsSync(tokenFile)) {
     // As with kubectl, it goes before the token beside it.
     user.authProvider = { name: "tokenFile", config: { tokenFile } };
     delete user.token;
   }
-  if (user?.exec && cluster !== null) tellPlugin(user.exec as ExecSpec, cluster, variables);
+  if (user?.exec && cluster !== null) {
+    tellPlugin(user.exec as ExecSpec, cluster, variables);
+    endPlugins(config);
+  }
   return config;
+}
+
+const PLUGIN_MS = 60_000;
+
+/** A plugin that hangs ends after a minute, and with this program. */
+function endPlugins(config: KubeConfig): void {
+  const { authenticators } = config as unknown as { readonly authenticators: readonly { execFn?: typeof spawn }[] };
+  for (const authenticator of authenticators.filter((one) => "execFn" in one)) {
+    const run = (command: string, args: readonly string[], options: object): ChildProcess => {
+      const plugin = spawn(command, args, { ...options, timeout: PLUGIN_MS, killSignal: "SIGKILL" });
+      const end = (): void => void plugin.kill();
+      process.once("exit", end);
+      for (const over of ["error", "exit"]) plugin.once(over, () => process.off("exit", end));
+      return plugin;
+    };
+    authenticator.execFn = run as typeof spawn;
+  }
 }
 
 interface ExecSpec {
@@ -255,10 +281,12 @@ function readFile(path: string): KubeConfig {
   return config;
 }
 
+function firsts<T extends { readonly name: string }>(all: readonly T[]): T[] {
+  return all.filter(({ name }, index) => all.findIndex((other) => other.name === name) === index);
+}
+
 /** The first file that defines a name defines all of it, and the first with a current context sets it. */
 function merge(files: readonly KubeConfig[]): KubeConfig {
-  const firsts = <T extends { readonly name: string }>(all: readonly T[]): T[] =>
-    all.filter(({ name }, index) => all.findIndex((other) => other.name === name) === index);
   const config = new KubeConfig();
   config.clusters = firsts(files.flatMap(({ clusters }) => clusters));
   config.users = firsts(files.flatMap(({ users }) => users));

@@ -1,12 +1,5 @@
-import type { Clock } from "../clock.ts";
+import type { Client } from "./client.ts";
 import { ApiError, mayPass, whose } from "./errors.ts";
-
-/** Where waiting code takes time and chance from. */
-export interface Pace {
-  readonly clock: Clock;
-  /** From 0 to 1, as `Math.random`. */
-  readonly random: () => number;
-}
 
 interface RetryOptions {
   readonly signal: AbortSignal;
@@ -27,7 +20,7 @@ const LONGEST_RETRY_AFTER_MS = 60_000;
  * @throws the last failure once it has lasted for `forMs`; any other failure at once; the signal's reason.
  */
 export async function retry<T>(
-  { clock, random }: Pace,
+  { clock, random }: Pick<Client, "clock" | "random">,
   work: () => Promise<T>,
   { signal, forMs = 30_000 }: RetryOptions,
 ): Promise<T> {

@@ -8,18 +8,11 @@ import { ApiError, isDenial } from "./errors.ts";
 import type { Connection, HttpAnswer, HttpRequest, Send } from "./http.ts";
 import type { ClusterAccess, Credentials } from "./kubeconfig.ts";
 
-/** Connections to API servers with the credentials of a kubeconfig. */
-export interface Sender {
-  readonly send: Send;
-  /** Ends all connections. */
-  readonly close: () => Promise<void>;
-}
-
 /**
- * Sends requests by undici. A 401 has the credentials renewed, and the request is sent once more.
+ * Sends requests by undici, with the credentials of a kubeconfig, until `close` ends all connections. A 401 has the credentials renewed, and the request is sent once more.
  * @param clock bounds what undici does; sockets go by the clock of this machine
  */
-export function senderFor(access: ClusterAccess, clock: Clock): Sender {
+export function senderFor(access: ClusterAccess, clock: Clock): { send: Send; close: () => Promise<void> } {
   const sessions = new Sessions(access, clock);
   return {
     send: async (request) => {
@@ -72,7 +65,8 @@ class Sessions {
   async renewed(refused: Session, signal: AbortSignal): Promise<Session> {
     if (this.#session === refused) {
       this.#access.refuse();
-      this.#session = undefined;
+      // Its connections stay where the certificates do.
+      this.#session = { ...refused, since: Number.NEGATIVE_INFINITY };
     }
     return this.current(signal);
   }
@@ -117,11 +111,7 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
 
 /** Whether connections that were made with one of them serve the other. */
 function isSame(a: Credentials, b: Credentials): boolean {
-  return [
-    [a.ca, b.ca],
-    [a.cert, b.cert],
-    [a.key, b.key],
-  ].every(([one, other]) => String(one) === String(other));
+  return [a.ca, a.cert, a.key].map(String).join() === [b.ca, b.cert, b.key].map(String).join();
 }
 
 function connectionsBy(access: ClusterAccess, credentials: Credentials): Pick<Session, "dispatcher" | "close"> {
@@ -180,14 +170,8 @@ function dispatcherFor(
   // The cluster's authority is trusted for the proxy, too, as with kubectl, and so are public ones.
   const proxyTls = isInsecure
     ? { rejectUnauthorized: false }
-    : { ca: [...rootCertificates, ...(ca ? [String(ca)] : [])] };
-  return new ProxyAgent({
-    ...options,
-    uri: url.href,
-    requestTls: tls,
-    proxyTls,
-    proxyTunnel: false,
-  } as ProxyAgent.Options);
+    : { ca: [...rootCertificates, ...(ca ? [ca.toString()] : [])] };
+  return new ProxyAgent({ ...options, uri: url.href, requestTls: tls, proxyTls, proxyTunnel: false });
 }
 
 function trusted(): string[] {
@@ -359,16 +343,8 @@ const REMEDIES: Readonly<Record<string, string>> = {
   CERT_NOT_YET_VALID: "correct the clock of this machine, or of the one that issued it",
   CERT_REVOKED: "have another one issued",
 };
-const WRONG_CA_CODES = new Set([
-  "CERT_SIGNATURE_FAILURE",
-  "CERT_UNTRUSTED",
-  "DEPTH_ZERO_SELF_SIGNED_CERT",
-  "INVALID_CA",
-  "SELF_SIGNED_CERT_IN_CHAIN",
-  "UNABLE_TO_GET_ISSUER_CERT",
-  "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
-  "UNABLE_TO_VERIFY_LEAF_SIGNATURE",
-]);
+const WRONG_CA_CODES =
+  /^(CERT_(SIGNATURE_FAILURE|UNTRUSTED)|INVALID_CA|UNABLE_TO_(GET_ISSUER|VERIFY_LEAF)\w+|\w*SELF_SIGNED\w+)$/;
 const WRONG_CA =
   "set certificate-authority or certificate-authority-data of the cluster in the kubeconfig to the CA that signed its certificate";
 
@@ -376,5 +352,5 @@ function untrustedRemedy(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code = "" } = error as NodeJS.ErrnoException;
   const inner: unknown = error instanceof AggregateError ? error.errors[0] : error.cause;
-  return (WRONG_CA_CODES.has(code) ? WRONG_CA : REMEDIES[code]) ?? untrustedRemedy(inner);
+  return (WRONG_CA_CODES.test(code) ? WRONG_CA : REMEDIES[code]) ?? untrustedRemedy(inner);
 }

@@ -1,4 +1,4 @@
-import type { Client } from "./client.ts";
+import type { CallOptions, Client } from "./client.ts";
 import { ApiError, mayPass, type Status, whose } from "./errors.ts";
 import type { KubeObject } from "./objects.ts";
 import { pauseAfter } from "./retry.ts";
@@ -11,14 +11,6 @@ export type WatchEvent<T> =
   | { readonly type: "BOOKMARK"; readonly resourceVersion: string }
   | { readonly type: "GAP" };
 
-export interface WatchOptions {
-  /** Changes after this one are told. */
-  readonly resourceVersion: string;
-  readonly query?: Readonly<Record<string, string | undefined>>;
-  readonly accept?: string;
-  readonly signal: AbortSignal;
-}
-
 /** The API server ends a watch after so many seconds, and it is opened again. */
 const WATCH_S = 290;
 /** A bookmark comes about once a minute. A connection that is silent for longer may lead nowhere any more. */
@@ -27,7 +19,7 @@ const MAX_SILENCE_MS = 90_000;
 const MAX_LINE_BYTES = 16 * 2 ** 20;
 
 /**
- * Watches a collection. A watch that ends or breaks is opened again where it was; one whose resourceVersion has expired
+ * Watches a collection for changes after a resourceVersion. A watch that ends or breaks is opened again where it was; one whose resourceVersion has expired
  * (410) ends with a `GAP`. Ends without an event once the signal is aborted.
  *
  * https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
@@ -36,7 +28,7 @@ const MAX_LINE_BYTES = 16 * 2 ** 20;
 export async function* watch<T extends KubeObject>(
   client: Client,
   path: string,
-  { accept, query, signal, ...options }: WatchOptions,
+  { accept, query, signal, ...options }: CallOptions & { readonly resourceVersion: string },
 ): AsyncGenerator<WatchEvent<T>, void> {
   let { resourceVersion } = options;
   for (let failures = 0; !signal.aborted; ) {
@@ -51,7 +43,7 @@ export async function* watch<T extends KubeObject>(
       for await (const line of lines) {
         cancel();
         cancel = client.clock.timer(MAX_SILENCE_MS, tooLong);
-        const event = parseEvent<T>(line, path);
+        const event = parseEvent(line, path) as Exclude<WatchEvent<T>, { type: "GAP" }>;
         resourceVersion = event.type === "BOOKMARK" ? event.resourceVersion : event.object.metadata.resourceVersion;
         failures = 0;
         yield event;
@@ -73,8 +65,8 @@ export async function* watch<T extends KubeObject>(
   }
 }
 
-function parseEvent<T extends KubeObject>(line: string, path: string): Exclude<WatchEvent<T>, { type: "GAP" }> {
-  const { object, type } = JSON.parse(line) as { type: string; object: T & Status };
+function parseEvent(line: string, path: string): Exclude<WatchEvent<KubeObject>, { type: "GAP" }> {
+  const { object, type } = JSON.parse(line) as { type: string; object: KubeObject & Status };
   switch (type) {
     case "ADDED":
     case "MODIFIED":

@@ -53,7 +53,7 @@ export function mayBeginAgain(
   now: number,
   maxIdleMs = DEFAULT_MAX_IDLE_MS,
 ): boolean {
-  if (error instanceof EpochChanged) return changes < MAX_CHANGES;
+  if (error instanceof EpochChanged) return changes <= MAX_CHANGES;
   if (error instanceof ApiServerMissing) return now - progressAt < MAX_MISSING_MS;
   // A path that is not served: an API server has not observed the CRD yet, or its spec has just changed.
   const isGone = whose(error) === "gone";
@@ -102,9 +102,12 @@ export async function rewrite(
   onPosition?: (position: Pick<Checkpoint, "watermark" | "continueToken">) => void,
 ): Promise<Tally> {
   let rewritten = 0;
+  let token = resume?.continueToken;
   const told = (tally: Tally, continueToken?: string): void => {
     // What is listed, skipped or failed can be that in every attempt: it brings the run no further.
-    if (tally.rewritten > rewritten || continueToken !== undefined) run.progressAt = client.clock.monotonic();
+    const isFurther = continueToken !== undefined && continueToken !== token;
+    if (tally.rewritten > rewritten || isFurther) run.progressAt = client.clock.monotonic();
+    if (isFurther) token = continueToken;
     ({ rewritten } = tally);
     run.emit({ type: "progress", tally, continueToken });
   };

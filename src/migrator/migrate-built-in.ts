@@ -1,11 +1,11 @@
 import { type AgreedResource, agreement } from "../apiservers/agree.ts";
-import { discover, EpochChanged } from "../apiservers/converge.ts";
+import { discover, EpochChanged, epochOf } from "../apiservers/converge.ts";
 import { type Answers, ApiServerMissing, type ApiServerOptions, askEach } from "../apiservers/find.ts";
 import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
-import { KsvmError } from "../errors.ts";
+import { KsvmError, messageOf } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
-import { apiVersion, type Crd, CRDS, resourceName } from "../kube/objects.ts";
+import { apiVersion, type Crd, CRDS, resourceName, storageVersion } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
 import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
@@ -36,6 +36,8 @@ export interface Evidence {
 
 /** What a run of a built-in resource rests on. */
 interface Foundation {
+  /** As it was read with the answers; `undefined` for a built-in resource. */
+  readonly crd: Crd | undefined;
   readonly resource: AgreedResource;
   readonly epoch: string;
   /** What has to be waited for. Where a run rests on evidence, it is the same for every resource. */
@@ -55,11 +57,12 @@ export async function migrateBuiltIn(client: Client, name: string, options: Buil
   const { clock } = client;
   const run = newRun(client, name, options);
   // One that cannot be written without a loss is refused by name, also where no version is served.
-  const crd = await crdTarget(client, name, signal);
+  const crd = await readCrd(client, name, signal);
+  const target = crd && crdTarget(crd);
   const found = await findResource(client, name, signal);
   if (dryRun) {
     await assertRights(client, name, rightsForDryRun(found), signal);
-    const tally = await rewrite(client, run, crd ?? builtInTarget(found), options);
+    const tally = await rewrite(client, run, target ?? builtInTarget(found), options);
     return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", tally };
   }
   const areServersNamed = options.endpoints !== undefined;
@@ -95,8 +98,8 @@ async function attempt(
   const { name } = run;
   const { clock } = client;
   await yieldToInTree(client, run, found, options);
-  const crd = await crdTarget(client, name, signal);
-  await tryOneWrite(client, crd ?? builtInTarget(found), signal);
+  const before = await readCrd(client, name, signal);
+  await tryOneWrite(client, before === undefined ? builtInTarget(found) : crdTarget(before), signal);
 
   // Every API server stores the resource in one way, and writes of before have ended.
   let foundation: Foundation | undefined;
@@ -116,21 +119,27 @@ async function attempt(
   // The wait is no time without progress.
   run.progressAt += clock.monotonic() - start;
   if (foundation === undefined) throw new KsvmError("Internal", "no API server was asked");
-  const { epoch, resource } = foundation;
+  const { crd, epoch, resource } = foundation;
   settled?.add(waitedFor());
 
   const left = lease.checkpoint;
   const resume = left?.epoch === epoch && left.purpose === purpose ? left : undefined;
   if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
-  const tally = await rewrite(client, run, crd ?? builtInTarget(resource), options, resume, (position) => {
+  const target = crd === undefined ? builtInTarget(resource) : crdTarget(crd);
+  const tally = await rewrite(client, run, target, options, resume, (position) => {
     lease.checkpoint = { epoch, purpose, ...position };
   });
-  const after = await look(client, name, found, options);
+  const after = await look(client, name, found, options).catch((error: unknown) => {
+    throw error instanceof ApiServerMissing ? new EpochChanged(name, messageOf(error)) : error;
+  });
   if (after.foundation.epoch !== epoch) {
-    throw new EpochChanged(name, "an API server was started, has left, or stores the resource otherwise");
+    const text = "the CRD changed, or an API server was started, has left, or stores the resource otherwise";
+    throw new EpochChanged(name, text);
   }
-  lease.checkpoint = undefined;
-  return { resource: name, outcome: tally.failed > 0 ? "incomplete" : "migrated", epoch, tally };
+  if (tally.failed === 0) lease.checkpoint = undefined;
+  const outcome = tally.failed > 0 ? "incomplete" : "migrated";
+  const proven = crd && { crd: epochOf(crd), storageVersion: storageVersion(crd) };
+  return { resource: name, outcome, epoch, tally, ...proven };
 }
 
 /** @throws {ApiServerMissing} where API servers do not agree, which passes once an upgrade is over */
@@ -141,21 +150,24 @@ async function look(
   options: BuiltInOptions,
 ): Promise<{ readonly foundation: Foundation; readonly answers: Answers<unknown> }> {
   const { evidence, signal } = options;
+  // Its uid and generation: a storage version that went there and back leaves the same hash.
+  const crd = await readCrd(client, name, signal);
   const { agreed, answers, disagreements } = await agreement(client, options, [found], signal);
   const resource = agreed.get(name);
   if (resource === undefined) {
     const reason = disagreements.get(name) ?? "an API server does not list it";
     throw new ApiServerMissing(`the API servers do not agree on how "${name}" is stored: ${reason}`);
   }
+  const stored = [...(crd === undefined ? [] : [epochOf(crd)]), resource.hash].join(" ");
   if (evidence === undefined) {
-    const epoch = `${resource.hash} ${answers.processes}`;
-    return { answers, foundation: { resource, epoch, awaited: epoch } };
+    const epoch = `${stored} ${answers.processes}`;
+    return { answers, foundation: { crd, resource, epoch, awaited: epoch } };
   }
   const said = await evidenceOfAll(client, options, evidence, signal);
   if (said.answers.processes !== answers.processes) {
     throw new ApiServerMissing("one was started or has left while they were asked");
   }
-  return { answers, foundation: { resource, epoch: `${resource.hash} ${said.epoch}`, awaited: said.epoch } };
+  return { answers, foundation: { crd, resource, epoch: `${stored} ${said.epoch}`, awaited: said.epoch } };
 }
 
 /**
@@ -185,16 +197,20 @@ export async function evidenceOfAll(
   return { answers, epoch: [answers.processes, alike, ...own].join(" ") };
 }
 
-/**
- * How the objects of a CRD are written; `undefined` where there is no CRD of this name.
- * @throws {KsvmError} ResourceNotMigratable where a write could lose fields
- */
-async function crdTarget(client: Client, name: string, signal: AbortSignal): Promise<Target | undefined> {
+/** `undefined` where there is no CRD of this name. */
+async function readCrd(client: Client, name: string, signal: AbortSignal): Promise<Crd | undefined> {
   // The group of a CRD has a dot.
   if (name.split(".").length < 3) return undefined;
   const path = `${CRDS}/${encodeURIComponent(name)}`;
-  const crd = await retry(client, () => client.find<Crd>(path, { signal }), { signal });
-  return crd && targetOf(crd);
+  return retry(client, () => client.find<Crd>(path, { signal }), { signal });
+}
+
+/**
+ * How the objects of a CRD are written. managedFields stay as they are: nothing keeps the storage version from changing.
+ * @throws {KsvmError} ResourceNotMigratable where a write could lose fields
+ */
+function crdTarget(crd: Crd): Target {
+  return { ...targetOf(crd), wantedFields: () => undefined };
 }
 
 /** Built-in versions are converted in both directions while they are served, so managedFields stay as they are. */

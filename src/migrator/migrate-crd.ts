@@ -33,10 +33,13 @@ import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } fr
  *
  * Why the prune is safe: it is a compare-and-swap on a read that shows the uid and generation of step 2, so the storage
  * version was the same all the time. Since step 3 every API server writes in it, and since step 4 no earlier write is
- * under way. So whatever was stored otherwise lies below the watermark, and was rewritten.
+ * under way. One that starts later reads the CRD from etcd, so that it never knew an earlier spec; step 10 asks it like the
+ * others. So whatever was stored otherwise lies below the watermark, and was rewritten. Step 4 is left out only where the
+ * spec has been the same for three hours, by two clocks.
  *
  * What the freeze is for: users get a clear answer instead of a run that begins again, and no two runs work on one CRD.
- * The owner in its annotation has a run that lost its Lease notice that before it prunes. No safety rests on the guard.
+ * The owner in its annotation has a run that lost its Lease notice that before it prunes. No safety rests on the guard; a
+ * guard that is not proven ends the attempt because users rely on its answer.
  */
 
 /** A CRD that an attempt may freeze: one write was tried, and all that it rests on was read. */
@@ -343,6 +346,7 @@ async function abortWhenChanged(
       }
       const listed = await client.list<KubeObject>(CRDS, { query, accept: METADATA_LIST, signal });
       for (const crd of listed.items) look(crd);
+      if (listed.items.length === 0) changed.abort(new EpochChanged(name, "the CRD was deleted"));
       from = listed.metadata.resourceVersion;
     } catch {
       await client.clock.sleep(5_000, signal).catch(() => undefined);
@@ -354,7 +358,7 @@ const MAX_CONFLICTS = 20;
 
 /**
  * Sets storedVersions to the storage version alone. A compare-and-swap: its precondition is the resourceVersion of a
- * read that shows the epoch. It also heals what another client has pruned wrongly.
+ * read that shows the epoch. What another client has pruned to the storage version meanwhile is right by now.
  *
  * @returns the CRD as it is read back, since a write of status that goes astray answers 200 and does nothing; and the
  * versions that were taken out

@@ -111,6 +111,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
     let { continueToken, watermark } = resume ?? {};
     let next: Promise<{ page: Awaited<ReturnType<Pages["list"]>> }> | undefined;
     let listed = 0;
+    let cleanToken = continueToken;
     do {
       const { page } = await (next ?? pages.list(continueToken).then((first) => ({ page: first })));
       continueToken = page.metadata.continue || undefined;
@@ -127,7 +128,8 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
       const since = watermark;
       await limiter.forEach(page.items, ({ metadata }) => rewriter.rewrite(metadata, since), signal);
       // An object that failed lies before the token: whoever went on there would miss it.
-      onPage({ watermark, ...(tally.failed === 0 && continueToken !== undefined ? { continueToken } : {}) }, tally);
+      if (tally.failed === 0) cleanToken = continueToken;
+      onPage({ watermark, ...(cleanToken === undefined ? {} : { continueToken: cleanToken }) }, tally);
     } while (next !== undefined);
     return tally;
   } catch (error) {
@@ -281,7 +283,9 @@ class Rewriter {
             if (times > (isExplained ? MAX_CONFLICTS : MAX_UNEXPLAINED))
               return this.#giveUp(write, error as ApiError, isLate);
             if (!isExplained) await this.#pause(error, attempt);
-            write = { ...write, ...this.#writeOf(found) };
+            // Through the status, managedFields stay as they are.
+            write =
+              write.isThroughStatus === true ? { ...write, object: found } : { ...write, ...this.#writeOf(found) };
             break;
           }
           case "object": {
@@ -399,9 +403,11 @@ class Rewriter {
     // It is stored in the new version. Only its managedFields stay as they were.
     if (isLate) return this.#count("newer", object);
     const { name, namespace } = object;
+    // Who may read the status of a migration may not read the object, whose values a message quotes.
+    const reason = said.replaceAll(/(Invalid value: )"(?:[^"\\]|\\.)*"/g, "$1…");
     this.#tally.failed++;
     if (this.#tally.failures.length < MAX_NAMED) {
-      this.#tally.failures.push({ name, reason: said, ...(namespace === undefined ? {} : { namespace }) });
+      this.#tally.failures.push({ name, reason, ...(namespace === undefined ? {} : { namespace }) });
     }
     this.#tell();
   }

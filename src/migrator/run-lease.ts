@@ -17,6 +17,7 @@ const DURATION_S = 15;
 const RENEW_MS = 5_000;
 const RENEW_TIMEOUT_MS = 5_000;
 const POLL_MS = 1_000;
+const SLOW_MS = 5_000;
 
 /**
  * Where a later run may go on: everything before the token is rewritten, and what lies beyond the watermark is in the
@@ -68,7 +69,7 @@ export function leaseName(resource: string): string {
 
 /**
  * The Lease of one run on one resource. It keeps a second run away, and carries the checkpoint. Safety does not rest on
- * it: a run that lost it without noticing cannot prune, because the next run has put its own owner on the CRD.
+ * it: what a run that lost it without noticing does is safe by itself, and ends once the next one has frozen the CRD.
  */
 export class RunLease {
   /**
@@ -216,11 +217,15 @@ async function hasExpired(
 ): Promise<boolean> {
   // Whatever a Lease says, no run waits for longer than a minute.
   const durationMs = Math.min(found.spec?.leaseDurationSeconds ?? DURATION_S, 60) * 1_000;
-  for (const end = clock.monotonic() + durationMs; clock.monotonic() < end; ) {
+  for (let leftMs = durationMs; leftMs > 0; leftMs -= POLL_MS) {
     await clock.sleep(POLL_MS, signal);
+    const asked = clock.monotonic();
     const now = await read();
+    // Another run may hold it by now: to take it fails then, and the caller looks again.
     if (now?.spec?.holderIdentity !== found.spec?.holderIdentity) return true;
     if (now?.metadata.resourceVersion !== found.metadata.resourceVersion) return false;
+    // While no API server answers, its holder cannot renew it either: the watch starts over.
+    if (clock.monotonic() - asked > SLOW_MS) leftMs = durationMs;
   }
   return true;
 }

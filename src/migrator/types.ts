@@ -89,8 +89,10 @@ export interface MigrationResult {
   readonly storageVersion?: string;
   /** `status.storedVersions` at the end. */
   readonly storedVersions?: readonly string[];
-  /** `uid/generation` of the CRD, or hash and processes: what was proven to be the same all the time. */
+  /** What was proven to be the same all the time: `uid/generation` of a CRD, or hash, processes and evidence. */
   readonly epoch?: string;
+  /** `uid/generation` of the CRD whose objects were rewritten without a freeze. */
+  readonly crd?: string;
   readonly tally?: Readonly<Tally>;
 }
 

@@ -120,7 +120,7 @@ export class Metrics {
 
   readonly triggerDisagreements = new Gauge({
     name: "ksvm_trigger_disagreements",
-    help: "Resources that the API servers do not encode alike, or whose CRD they do not follow",
+    help: "Built-in resources that the API servers do not store alike",
     registers: [this.registry],
   });
 

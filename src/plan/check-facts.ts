@@ -12,7 +12,7 @@ import {
   inTreeResourceOf,
   inTreeStateOf,
 } from "../in-tree/in-tree-migrations.ts";
-import { findCrd } from "../resources/read-crd.ts";
+import { crdResourceOf, findCrd } from "../resources/crds.ts";
 import type { CallContext } from "../old/retry/call-context.ts";
 import { checkCrd } from "./check.ts";
 import type { CheckEntry, CheckFacts, DryRun } from "./check-types.ts";
@@ -21,7 +21,6 @@ import { crdReplacement } from "./crd-replacement.ts";
 import { countFieldVersions, type FieldVersions } from "./field-versions.ts";
 import { applierOf, otherCausesOf } from "./left-fields.ts";
 import { listedObjects } from "./listed-objects.ts";
-import { crdResourceOf } from "../resources/request-resource.ts";
 import { hasVersion, intermediateOf, removedVersionsOf } from "./version-changes.ts";
 
 /**

@@ -11,7 +11,7 @@ import type { ServedResource } from "../resources/migratable.ts";
 import { discoverResources, findResource } from "../resources/served-resource.ts";
 import { mapInFlight } from "../old/retry/map-in-flight.ts";
 import { findName } from "../resources/find-name.ts";
-import { findCrd } from "../resources/read-crd.ts";
+import { findCrd } from "../resources/crds.ts";
 import { conversionProblemOf, isWebhookDown } from "./conversion-problem.ts";
 import { type Estimate, estimateOf } from "./estimate.ts";
 import { isSchemaDue, PLAN_FIELDS, type PlanEntry, planBuiltIn, planCrd } from "./plan.ts";

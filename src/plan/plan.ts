@@ -13,9 +13,8 @@ import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../api/names.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import { notInStoredVersions, pruneDoubtOf } from "../in-tree/prune-doubt.ts";
 import type { Resource } from "../old/kube/resources.ts";
-import { crdProjection } from "../resources/crd-projection.ts";
+import { crdProjection, namedFieldsLost } from "../resources/crds.ts";
 import type { ServedResource } from "../resources/migratable.ts";
-import { namedFieldsLost } from "../resources/request-resource.ts";
 import { type StoredEncoding, versionTextOf } from "../resources/storage-states.ts";
 
 /**

@@ -193,7 +193,9 @@ function rightsOfRun(name: string, { leaseNamespace }: RunRoleOptions): readonly
 /** @param wanted what the runs do, beside finding the API servers */
 function rolesFor(wanted: readonly Right[], name: string): readonly RoleObject[] {
   const slices = { group: "discovery.k8s.io", resource: "endpointslices" };
-  const rights: readonly Right[] = [...wanted, { ...slices, verb: "list", namespace: "default" }];
+  // `ksvm reencrypt` refuses what an aggregated API server stores.
+  const apiServices: Right = { group: "apiregistration.k8s.io", resource: "apiservices", verb: "list" };
+  const rights: readonly Right[] = [...wanted, { ...slices, verb: "list", namespace: "default" }, apiServices];
   const namespaces = new Set(rights.flatMap(({ namespace }) => namespace ?? []));
   const rulesIn = (where: string | undefined): readonly PolicyRule[] =>
     rulesOf(rights.filter(({ namespace }) => namespace === where));

@@ -52,7 +52,9 @@ export async function reencrypt(
         if (result.outcome === "migrated") epochs.set(name, result.epoch ?? "");
         onEnd({ name, result });
       } catch (error) {
-        onEnd({ name, error });
+        // Of all resources, one that was deleted meanwhile is done.
+        const isGone = listAgain !== undefined && error instanceof KsvmError && error.code === "ResourceNotFound";
+        onEnd(isGone ? { name, result: { resource: name, outcome: "nothing-to-do" } } : { name, error });
       }
       signal.throwIfAborted();
     }

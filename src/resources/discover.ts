@@ -35,14 +35,17 @@ interface Failure extends GroupVersion {
   readonly retryAfterSeconds: number | undefined;
 }
 
-/** An API server that has just started, or whose watch caches are being filled, answers 429 and 503 for some seconds. */
+/**
+ * An API server that has just started, or whose watch caches are being filled, answers 429 and 503 for some seconds.
+ */
 const DEFAULT_PATIENCE_MS = 30_000;
 const DEFAULT_ANSWER_TIMEOUT_MS = 10_000;
 
 /**
- * Every resource of the cluster that can be migrated, and those that are left out. What cannot be read of the groups keeps
- * no other from being migrated. It is tried again for a while; a group whose APIService is not available is not waited for.
- * @throws {ApiError | TransportError} where the groups cannot be listed.
+ * Every resource of the cluster that can be migrated, and those that are left out. What cannot be read of the groups
+ * keeps no other from being migrated. It is tried again for a while; a group whose APIService is not available is not
+ * waited for.
+ * @throws {ApiError} where the groups cannot be listed.
  */
 export async function discoverMigratable(context: DiscoverContext): Promise<Discovery> {
   const { client, clock, discoveryPatienceMs = DEFAULT_PATIENCE_MS, retrier, signal } = context;

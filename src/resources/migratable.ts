@@ -48,9 +48,9 @@ export function isSubresource(name: string): boolean {
 }
 
 /**
- * The resources whose objects are also those of another resource, which is named with each. No other is left in Kubernetes
- * 1.30 and newer: the group `extensions`, which shared its resources with `apps` and `networking.k8s.io`, is no longer served
- * since 1.22. Equal hashes alone say nothing: an aggregated API server may show any plural and hash.
+ * The resources whose objects are also those of another resource, which is named with each. No other is left in
+ * Kubernetes 1.30 and newer: the group `extensions`, which shared its resources with `apps` and `networking.k8s.io`, is
+ * no longer served since 1.22. Equal hashes alone say nothing: an aggregated API server may show any plural and hash.
  */
 export const SAME_OBJECTS: ReadonlyMap<string, string> = new Map([["events.events.k8s.io", "events"]]);
 
@@ -61,7 +61,8 @@ export interface Distinct<T> {
 }
 
 /**
- * Leaves out resources that are the same objects in etcd as another one of the list: known to be, and stored the same way.
+ * Leaves out resources that are the same objects in etcd as another one of the list: known to be, and stored the same
+ * way.
  *
  * @param hashOf that of one API server, or those of all
  */
@@ -140,7 +141,8 @@ function problemOf(entry: ApiResource): Problem | undefined {
     return { reason, ...(isKept(entry) ? { mayBeStored: true } : {}) };
   }
   const reason =
-    "its API server gives no storageVersionHash, as those behind an APIService; create a migration by hand if it needs one";
+    "its API server gives no storageVersionHash, as those behind an APIService; " +
+    "create a migration by hand if it needs one";
   return storageVersionHash === undefined || storageVersionHash === "" ? { reason, mayBeStored: true } : undefined;
 }
 

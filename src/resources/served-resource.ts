@@ -12,8 +12,8 @@ import {
 } from "./migratable.ts";
 
 /**
- * Every resource that is stored and can be rewritten, each once, in its group's preferred version; custom resources too. A
- * group whose API server does not answer is left out and reported.
+ * Every resource that is stored and can be rewritten, each once, in its group's preferred version; custom resources
+ * too. A group whose API server does not answer is left out and reported.
  */
 export async function discoverResources(
   client: ApiClient,

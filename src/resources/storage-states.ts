@@ -15,9 +15,9 @@ const READ_FIELDS: Projection = {
 };
 
 /**
- * The StorageStates of the cluster by the name of their resource; `undefined` where they are not served, or this user may
- * not list them.
- * @throws {ApiError | TransportError}
+ * The StorageStates of the cluster by the name of their resource; `undefined` where they are not served, or this user
+ * may not list them.
+ * @throws {ApiError}
  */
 export async function readStorageStates(
   client: ApiClient,
@@ -47,7 +47,9 @@ export interface StoredEncoding {
   readonly state: "current" | "stale" | "unknown";
   /** Why it is not known. */
   readonly reason?: string;
-  /** The hashes of all versions that objects may be stored in, as far as they are known; missing without a StorageState. */
+  /**
+   * The hashes of all versions that objects may be stored in, as far as they are known; missing without a StorageState.
+   */
   readonly persisted?: readonly string[];
 }
 
@@ -104,7 +106,8 @@ export function versionTextOf(
   hash: string,
   { group, kind }: { readonly group: string; readonly kind: string },
 ): string {
-  // The API server makes the hash of group, version and kind; Events are stored in the core group whatever group serves them.
+  // The API server makes the hash of group, version and kind; Events are stored in the core group whatever group serves
+  // them.
   const isVersion = (version: string): boolean =>
     [group, ""].some((of) => storageVersionHashOf(of, version, kind) === hash);
   return VERSION_NAMES.find(isVersion) ?? hashTextOf(hash);

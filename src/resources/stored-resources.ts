@@ -3,7 +3,7 @@ import type { CustomResourceDefinition } from "../api/crd.ts";
 import { resourceNameOf } from "../api/migration.ts";
 import { listProjected } from "../old/kube/list-projected.ts";
 import { API_SERVICES, CRDS, type Resource } from "../old/kube/resources.ts";
-import { crdProjection } from "./crd-projection.ts";
+import { crdProjection } from "./crds.ts";
 import { type DiscoverContext, discoverMigratable } from "./discover.ts";
 import type { ServedResource, SkippedResource } from "./migratable.ts";
 
@@ -13,7 +13,9 @@ export interface StoredResources {
   readonly names: readonly string[];
   /** The same; without a version where discovery shows none. */
   readonly resources: readonly Resource[];
-  /** What is left out although it may be stored, with the reason: aggregated API servers have a storage of their own. */
+  /**
+   * What is left out although it may be stored, with the reason: aggregated API servers have a storage of their own.
+   */
   readonly leftOut: readonly SkippedResource[];
   /** The same, and what has no objects in etcd. */
   readonly skipped: readonly SkippedResource[];
@@ -25,9 +27,9 @@ export interface StoredResources {
 const CRD_PAGE_SIZE = 40;
 
 /**
- * Every resource that is stored: what discovery shows, and every CRD: the API server gives no storageVersionHash for one whose
- * storage version is not served.
- * @throws {ApiError | TransportError}
+ * Every resource that is stored: what discovery shows, and every CRD: the API server gives no storageVersionHash for
+ * one whose storage version is not served.
+ * @throws {ApiError}
  */
 export async function storedResources(context: DiscoverContext): Promise<StoredResources> {
   const { client, retrier, signal } = context;
@@ -36,7 +38,8 @@ export async function storedResources(context: DiscoverContext): Promise<StoredR
   const { migratable, skipped, unread } = await discoverMigratable(context);
   const { aggregated, own } = partedBy(apiServices.filter(isAggregated), migratable);
   const ownNames = new Set(own.map(resourceNameOf));
-  // A CRD counts even if an aggregated API server serves its group: its objects are in etcd, and its run says why it cannot rewrite them.
+  // A CRD counts even if an aggregated API server serves its group: its objects are in etcd, and its run says why it
+  // cannot rewrite them.
   const resources = [...own, ...crds.filter((name) => !ownNames.has(name)).map(resourceOfCrd)];
   const names = resources.map(resourceNameOf);
   const reason = "an aggregated API server stores it, and encrypts it by a configuration of its own";

@@ -74,15 +74,14 @@ function startsAnew({ cause }: NextStatus, { state }: Situation): boolean {
 }
 
 function leftovers(situation: Situation, isNewSpell: boolean): Pick<Decision, "remove" | "disown"> {
-  const { migrations, observed, state } = situation;
+  const { migrations, observed } = situation;
   const lastEnd = migrations
     .filter((one) => one.isOurs && isFinal(one.state))
     .toSorted((a, b) => a.createdAt - b.createdAt || a.attempt - b.attempt)
     .at(-1);
-  const shown = { ...observed, persisted: state?.persisted ?? [] };
   // Of those one is kept for each resource, until a later migration ends.
   const isInVain = (one: MigrationFacts): boolean =>
-    one.isOurs && (one.state === "Failed" || (one.state === "Succeeded" && !proves(one, shown)));
+    one.isOurs && (one.state === "Failed" || (one.state === "Succeeded" && !proves(one, situation)));
   const remove = migrations.filter(
     (one) =>
       isLeftover(one, observed.agreed, isNewSpell) ||

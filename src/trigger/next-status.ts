@@ -57,12 +57,10 @@ export function nextStatusOf(situation: Situation): NextStatus {
   if (state.current !== agreed) return { cause: "changed", persisted: union(listed, [agreed]), current: agreed };
 
   const isOpen = !isOnly(state.persisted, agreed);
-  const shown = { ...situation.observed, persisted: listed };
-  const rewrote = situation.migrations.filter((one) => showsAll(one, shown));
-  if (listed.length > state.persisted.length || (isOpen && mayHaveFlipped(situation, state, rewrote.length > 0))) {
+  if (listed.length > state.persisted.length || (isOpen && mayHaveFlipped(state, situation))) {
     return { cause: "storedVersions", persisted: listed, current: agreed };
   }
-  return isOpen && rewrote.some((one) => isOfSpec(one, shown))
+  return isOpen && situation.migrations.some((one) => proves(one, situation))
     ? { cause: "completed", persisted: [agreed], current: agreed }
     : { cause: "unchanged", persisted: state.persisted, current: agreed };
 }
@@ -83,18 +81,13 @@ function isStale(state: StateFacts, { observed: { agreed, crd }, observedAt }: S
  * have had another storage version since the last look, another client may have pruned it, unless every object was
  * rewritten since.
  */
-function unseenHashes(
-  state: StateFacts | undefined,
-  crd: CrdFacts,
-  { migrations, observed }: Situation,
-): readonly string[] {
+function unseenHashes(state: StateFacts | undefined, crd: CrdFacts, situation: Situation): readonly string[] {
   const record = state?.crd;
   if (crd.isClean) {
-    const shown = { ...observed, persisted: state?.persisted ?? [] };
     const isKnown =
       state === undefined ||
       hasNotFlipped(record, crd) ||
-      migrations.some((one) => !foundNothing(one) && proves(one, shown));
+      situation.migrations.some((one) => !foundNothing(one) && proves(one, situation));
     return isKnown ? [] : [UNKNOWN_HASH, crd.hash];
   }
   const isSeen =
@@ -103,50 +96,33 @@ function unseenHashes(
 }
 
 /**
- * Whether the storage version of a CRD may have gone there and back since the migration that is to prove something
- * began. A migration that manages storedVersions left its storage version alone in there, and every other one that was
- * written since is added by the API server. Without that only a spec that did not change shows it: from look to look
- * while no migration has ended, and since the last look when one has.
+ * Whether a CRD whose storedVersions is not managed may have had another storage version since the migration began that
+ * is to prove something: its spec is another one than the last look saw.
  */
-function mayHaveFlipped(
-  { crdMode = "manage", observed: { crd } }: Situation,
-  state: StateFacts,
-  hasProof: boolean,
-): boolean {
-  if (crd === undefined || crd.isClean) return false;
-  return crdMode === "manage" ? hasProof : state.crd !== undefined && !isSameSpec(state.crd, crd);
-}
-
-/** What a migration is to prove. */
-export type Shown = Pick<Observed, "agreed" | "crd"> & { readonly persisted: readonly string[] };
-
-/**
- * Whether a migration shows that every object is stored as `agreed` says: ksvm showed so when it ended, and the CRD has
- * the spec that it had then. One of another generation may have had another storage version in between, whatever its
- * storedVersions lists: another client may have pruned it.
- */
-export function proves(migration: MigrationFacts, shown: Shown): boolean {
-  return showsAll(migration, shown) && isOfSpec(migration, shown);
+function mayHaveFlipped(state: StateFacts, { crdMode = "manage", observed: { crd } }: Situation): boolean {
+  const isChanged = crd !== undefined && state.crd !== undefined && !isSameSpec(state.crd, crd);
+  return crdMode === "rewrite" && isChanged && !crd.isClean;
 }
 
 /**
- * Whether a migration showed, when it ended, that every object is stored as `agreed` says: it was created for that very
- * hash, after the last change that is known of (earlier ones were removed with it). One that found nothing to do looked
- * at storedVersions alone, which another client may have pruned.
+ * Whether a migration shows that every object is stored as `agreed` says.
+ *
+ * One that managed a CRD ends with its uid and generation: the spec was the same from before it began until it pruned.
+ * So it proves that for as long as the CRD is of that generation and nothing is added to storedVersions, whoever
+ * created it. Others have to be for the very hash, and to have begun after the last change that is known of: earlier
+ * ones were removed or disowned with it.
  */
-function showsAll(migration: MigrationFacts, { agreed, persisted }: Shown): boolean {
-  const isFound = foundNothing(migration) && mayHaveOther(persisted, agreed);
-  return migration.state === "Succeeded" && !isFound && isFor(migration, agreed);
-}
-
-/**
- * One that found nothing to do rests on storedVersions, which is looked at again. Of a built-in resource, which has
- * neither that nor a spec, the reason alone shows that another migrator of migration.k8s.io, or a user, has not called
- * it Succeeded.
- */
-function isOfSpec(migration: MigrationFacts, { crd }: Shown): boolean {
-  if (crd === undefined) return isWholeRun(migration.reason);
-  return foundNothing(migration) || migration.provenCrd === `${crd.uid}/${crd.generation}`;
+export function proves(migration: MigrationFacts, { crdMode = "manage", observed, state }: Situation): boolean {
+  const { agreed, crd } = observed;
+  if (migration.state !== "Succeeded") return false;
+  // It looked at storedVersions alone, which another client may have pruned.
+  if (foundNothing(migration)) {
+    return crd !== undefined && isFor(migration, agreed) && !mayHaveOther(state?.persisted ?? [], agreed);
+  }
+  // The reason alone shows that another migrator of migration.k8s.io, or a user, has not called it Succeeded.
+  if (!isWholeRun(migration.reason)) return false;
+  if (crd?.isClean === true && migration.provenCrd === `${crd.uid}/${crd.generation}`) return true;
+  return (crd === undefined || crdMode === "rewrite") && isFor(migration, agreed);
 }
 
 function foundNothing({ reason }: MigrationFacts): boolean {

@@ -71,10 +71,7 @@ const NOT_WANTED = "its group is excluded, or it is not among the only resources
 export async function observeBuiltIns(
   client: ApiClient,
   apiServers: ApiServerOptions,
-  {
-    isCrd,
-    isWanted,
-  }: { readonly isCrd: (name: string) => boolean; readonly isWanted: (name: string) => boolean },
+  { isCrd, isWanted }: { readonly isCrd: (name: string) => boolean; readonly isWanted: (name: string) => boolean },
   signal: AbortSignal,
 ): Promise<BuiltIns> {
   const discovered: DiscoveredVersion[] = [];
@@ -119,12 +116,7 @@ async function observe(
 ): Promise<readonly Observed[]> {
   if (resources.length === 0) return [];
   const versions = new Map(resources.map((resource) => [apiVersion(resource), resource]));
-  const { agreed, answers, disagreements } = await agreement(
-    client.kube,
-    apiServers,
-    [...versions.values()],
-    signal,
-  );
+  const { agreed, answers, disagreements } = await agreement(client.kube, apiServers, [...versions.values()], signal);
   return resources.flatMap(({ group, name, resource, version }): readonly Observed[] => {
     const base = { name, group, version, resource };
     const { hash = "" } = agreed.get(name) ?? {};

@@ -56,11 +56,7 @@ export async function readStates(client: ApiClient, signal: AbortSignal): Promis
 }
 
 /** One StorageState; `undefined` where there is none. */
-export async function readState(
-  client: ApiClient,
-  name: string,
-  signal: AbortSignal,
-): Promise<StateFacts | undefined> {
+export async function readState(client: ApiClient, name: string, signal: AbortSignal): Promise<StateFacts | undefined> {
   const { object } = parseStorageState(await client.find<unknown>(STORAGE_STATES, { name }, { signal }));
   return object && stateFactsOf(object);
 }

@@ -57,8 +57,8 @@ export interface TriggerOptions {
 
 /** Milliseconds between two looks at everything where one failed, or API servers do not agree. */
 const RETRY_MS = 10_000;
-/** Before a look at what has changed, in milliseconds: what changes all the time leaves time for the others. */
-const DEBOUNCE_MS = 200;
+/** Between two looks at one resource, in milliseconds: what changes all the time leaves time for the others. */
+const SAME_INTERVAL_MS = 200;
 /** Milliseconds before another look at a resource after one that failed; twice as long each time. */
 const FIRST_BACKOFF_MS = 1_000;
 const LAST_BACKOFF_MS = 60_000;
@@ -81,6 +81,8 @@ export class Trigger {
   /** On the monotonic clock, as all that is due. */
   #pollAt = Number.NEGATIVE_INFINITY;
   readonly #due = new Map<string, number>();
+  /** When each resource was last looked at by itself, since the last look at everything. */
+  readonly #lookedAt = new Map<string, number>();
   /** Ends the wait for what is due. */
   #pause = new AbortController();
   /** Ends the watch of CRDs. */
@@ -142,6 +144,7 @@ export class Trigger {
     if (next !== undefined && next.at <= now) {
       const { name } = next;
       this.#due.delete(name);
+      this.#lookedAt.set(name, now);
       return this.#attempt(name, () => this.#look(name, signal), signal);
     }
     const pauseMs = Math.min(this.#pollAt, next?.at ?? this.#pollAt) - now;
@@ -150,8 +153,9 @@ export class Trigger {
     await clock.sleep(pauseMs, AbortSignal.any([signal, this.#pause.signal])).catch(() => undefined);
   }
 
-  #lookSoon(name: string, delayMs = DEBOUNCE_MS): void {
-    const at = this.#options.clock.monotonic() + delayMs;
+  #lookSoon(name: string, delayMs = 0): void {
+    const last = this.#lookedAt.get(name) ?? Number.NEGATIVE_INFINITY;
+    const at = Math.max(this.#options.clock.monotonic() + delayMs, last + SAME_INTERVAL_MS);
     if (at < (this.#due.get(name) ?? Number.POSITIVE_INFINITY)) this.#due.set(name, at);
     this.#pause.abort();
   }
@@ -159,6 +163,7 @@ export class Trigger {
   async #poll(signal: AbortSignal): Promise<void> {
     const { clock, intervalMs = DEFAULT_INTERVAL_MS, watch = NO_WATCH } = this.#options;
     this.#pollAt = clock.monotonic() + intervalMs;
+    this.#lookedAt.clear();
     let doAgree = false;
     try {
       doAgree = await this.#lookAtAll(signal);

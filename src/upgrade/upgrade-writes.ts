@@ -6,7 +6,7 @@ import { failureKindOf } from "../old/kube/failure.ts";
 import { CRDS, JSON_PATCH, MERGE_PATCH } from "../old/kube/resources.ts";
 import type { CrdManifest } from "../plan/crd-manifests.ts";
 import { crdReplacement, type CrdWrite } from "../plan/crd-replacement.ts";
-import { readCrd } from "../resources/read-crd.ts";
+import { readCrd } from "../resources/crds.ts";
 import type { CallContext } from "../old/retry/call-context.ts";
 
 /** No object has it: the answer is empty, and the API server converts every object for it. */

@@ -16,8 +16,7 @@ export const WARN_POLICY_NAME = "ksvm-unfreeze-warning";
  */
 const IS_PRUNED = "(has(object.status.storedVersions) && object.status.storedVersions.size() == 1)";
 
-const WAS_OWNER =
-  `(${hasAnnotation("oldObject", OWNER)} ? ` + `oldObject.metadata.annotations["${OWNER}"] : "by an unknown owner")`;
+const WAS_OWNER = `(${hasAnnotation("oldObject", OWNER)} ? oldObject.metadata.annotations["${OWNER}"] : "by an unknown owner")`;
 
 const WARNING = [
   '"the freeze of CustomResourceDefinition " + oldObject.metadata.name',

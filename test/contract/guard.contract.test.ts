@@ -65,7 +65,7 @@ async function update(crd: NewCrd, edit: GuardCase["update"]): Promise<ApiError 
   const given = Object.fromEntries(new URLSearchParams(query));
   const type = contentType ?? (method === "PATCH" ? "application/merge-patch+json" : "application/json");
   try {
-    await kube.request(method as "PATCH", pathOf(crd), { query: given, signal }, { body, contentType: type });
+    await kube.request(method, pathOf(crd), { query: given, signal }, { body, contentType: type });
     return undefined;
   } catch (error) {
     if (error instanceof ApiError) return error;

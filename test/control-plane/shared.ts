@@ -105,7 +105,7 @@ async function start(kind: SharedKind): Promise<Kept> {
 /** What API servers write for themselves, and keep. An identity Lease is named by a hash of 26 characters. */
 const OWN = [
   /^\/registry\/configmaps\/kube-system\//,
-  /^\/registry\/(ipaddresses|masterleases|ranges|servicecidrs)\//,
+  /^\/registry\/(ipaddresses|masterleases|peerserverleases|ranges|servicecidrs)\//,
   /^\/registry\/leases\/kube-system\/apiserver-[a-z2-7]{26}$/,
   /^\/registry\/services\/(specs|endpoints)\/default\/kubernetes$/,
 ];
@@ -121,7 +121,9 @@ async function reset({ controlPlane, newAt }: Kept): Promise<void> {
   const deadline = performance.now() + 30_000;
   for (;;) {
     const entries = await stored.readPrefix("/registry/", { keysOnly: true });
-    const left = entries.filter(({ createRevision, key }) => createRevision > newAt && !OWN.some((own) => own.test(key)));
+    const left = entries.filter(
+      ({ createRevision, key }) => createRevision > newAt && !OWN.some((own) => own.test(key)),
+    );
     // The objects first: nothing reads them once their CRD has gone.
     const keys = left.map(({ key }) => key).toSorted((a, b) => Number(a.startsWith(CRDS)) - Number(b.startsWith(CRDS)));
     await stored.deleteKeys(keys);

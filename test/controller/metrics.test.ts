@@ -1,5 +1,5 @@
 import tap from "tap";
-import { observeMigration, observeRequests, observeTrigger } from "../../src/controller/observe.ts";
+import { observeMigration, measured, observeTrigger } from "../../src/controller/observe.ts";
 import type { MigrationEvent, Tally } from "../../src/migrator/types.ts";
 import { newTally } from "../../src/migrator/types.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
@@ -16,7 +16,8 @@ function setUp() {
     const metric = await metrics.registry.getSingleMetric(name)?.get();
     return (metric?.values ?? []).map(({ labels, value }) => ({ ...labels, value }));
   };
-  const options = { freezes, now: () => 5_000, series: new ResourceSeries(metrics) };
+  const loop = { beat: () => undefined, end: () => undefined };
+  const options = { freezes, loop, now: () => 5_000, series: new ResourceSeries(metrics) };
   return { freezes, metrics, samples, observer: observeMigration(metrics, RESOURCE, options) };
 }
 
@@ -70,13 +71,25 @@ await tap.test("observeMigration() counts how migrations end, and names no resou
   ]);
 });
 
-await tap.test("observeRequests() measures requests by their method and status", async (t) => {
+await tap.test("measured() measures requests by their method and status", async (t) => {
   const metrics = new Metrics();
-  const observe = observeRequests(metrics);
-  observe("GET", 200, 0.1);
-  observe("PATCH", 503, 0.1);
-  observe("GET", 200, 0.1);
-  observe("GET", 0, 0.1);
+  const send = measured(metrics)(async ({ path }) => {
+    if (path === "/none") throw new Error("no answer");
+    return { status: Number(path.slice(1)), headers: {}, text: "" };
+  });
+  const rest = {
+    address: "",
+    query: {},
+    headers: {},
+    isStream: false,
+    maxBytes: 1,
+    timeoutMs: 1,
+    signal: AbortSignal.any([]),
+  };
+  await send({ ...rest, method: "GET", path: "/200" });
+  await send({ ...rest, method: "PATCH", path: "/503" });
+  await send({ ...rest, method: "GET", path: "/200" });
+  await t.rejects(send({ ...rest, method: "GET", path: "/none" }));
   const { values } = await metrics.requestDuration.get();
   const counts = values.filter(({ metricName }) => metricName === "ksvm_request_duration_seconds_count");
   t.same(

@@ -47,11 +47,14 @@ await tap.test("countStates() counts those that wait by their reasons, of which 
     queued("f", { state: "Succeeded" }),
   ]);
   t.same(states, { Pending: 1, Running: 1, Waiting: 3, Suspended: 0, Succeeded: 1, Failed: 0 });
-  t.same([...waiting].toSorted(), [
-    ["ForeignFreeze", 1],
-    ["Other", 1],
-    ["WaitingForWebhook", 1],
-  ]);
+  t.same(
+    [...waiting].toSorted(([a], [b]) => a.localeCompare(b)),
+    [
+      ["ForeignFreeze", 1],
+      ["Other", 1],
+      ["WaitingForWebhook", 1],
+    ],
+  );
 });
 
 const idle = (migrations: readonly QueuedMigration[], ...atWork: readonly string[]) =>

@@ -99,7 +99,7 @@ await t.test("built-in resources are rewritten, and their API servers agree", as
     signal,
     onEvent: (event: MigrationEvent) => events.push(event),
   };
-  const result = await migrateBuiltIn(client, "configmaps", options as never);
+  const result = await migrateBuiltIn(client, "configmaps", options);
   t.match(result, { outcome: "migrated", tally: { failed: 0 } });
   t.ok((result.tally?.current ?? 0) >= 5, "nothing is written that is stored so already");
   t.match(result.epoch, storageVersionHash("", "v1", "ConfigMap"));

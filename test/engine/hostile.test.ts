@@ -226,14 +226,12 @@ parallel("several CRDs share one wait, and one that fails holds up none", async 
   await cluster.createCrd(two, { storage: "v1" });
   const events: [string, MigrationEvent][] = [];
   const names = [one.name, two.name, "missing.example.com", three.name];
-  const start = performance.now();
   const ends = await migrateCrds(client, names, {
     identity: "several",
     settleMs: 3_000,
     signal,
     onEvent: (event, name) => events.push([name, event]),
   });
-  t.ok(performance.now() - start < 30_000);
   t.match(ends, [
     { name: one.name, result: { outcome: "migrated" } },
     { name: two.name, result: { outcome: "nothing-to-do" } },

@@ -130,13 +130,13 @@ for (const [version, program] of helms) {
 }
 
 const FOR_CERTIFICATES = ["--webhook-url=https://a.example/validate", "--extra-names=b.example"] as const;
-const FOR_ALL = ["--request-timeout=30s", "--v=4"] as const;
+const FOR_ALL = ["--log-format=json", "--v=4"] as const;
 
 for (const [version, program] of helms) {
   await t.test(`helm ${version} applies the values to every pod`, async (t) => {
     const values = [
       "replicas=1",
-      `extraArgs={--max-in-flight=8,--settle=125s,${FOR_CERTIFICATES.join(",")},${FOR_ALL.join(",")}}`,
+      `extraArgs={--max-in-flight=8,--settle=150s,${FOR_CERTIFICATES.join(",")},${FOR_ALL.join(",")}}`,
       "nodeSelector.zone=a",
     ];
     const pull = ["image.pullSecrets={registry}", "image.pullPolicy=Always", "resources.limits.memory=1Gi"];
@@ -171,7 +171,7 @@ for (const [version, program] of helms) {
     }
     t.notMatch(JSON.stringify(ofCertificates), /--(settle|max-in-flight)/, "which they do not have");
     t.ok(argsOf("ksvm-controller").includes("--max-in-flight=8"));
-    t.ok(argsOf("ksvm-controller").includes("--settle=125s"));
+    t.ok(argsOf("ksvm-controller").includes("--settle=150s"));
     t.match(deploymentIn(objects, "ksvm-controller").containers, [{ resources: { limits: { memory: "1Gi" } } }]);
     t.notMatch(text, "PodDisruptionBudget", "which would keep the one replica on its node");
     const egress = objects.find(({ kind, metadata }) => kind === "NetworkPolicy" && metadata.name === "ksvm");

@@ -286,26 +286,6 @@ parallel("an object that is rejected keeps its managedFields, and nothing is pru
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
 });
 
-parallel("an object whose field has another type by now keeps its managedFields", async (t) => {
-  const kind = new TestKind("typed");
-  await createApplied(kind, ["w0"]);
-  const spec = {
-    type: "object",
-    "x-kubernetes-preserve-unknown-fields": true,
-    properties: { size: { type: "string" } },
-  };
-  await cluster.setVersions(kind, { ...SHAPE, specSchema: spec });
-  const isRefused = async (): Promise<boolean> => {
-    const applied = { version: "v1", manager: "another", fields: {} };
-    return /failed to create typed live object/.test(await applyAs(kind, "w0", applied).then(() => "", messageOf));
-  };
-  await eventually(isRefused, "the schema is in force");
-  const before = await objectOf(kind, "w0");
-  const run = await cluster.migrate([kind.name]);
-  t.match(run, { code: 3, stderr: /failed to create typed live object/ });
-  t.strictSame(await objectOf(kind, "w0"), before);
-});
-
 parallel("a client that writes at the same time loses no write", async (t) => {
   const kind = new TestKind("busy");
   await createApplied(kind, ["w0"]);

@@ -1,7 +1,6 @@
 // `ksvm doctor`: what it finds in a cluster, and how `--repair` brings back objects that no API server can read.
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { LEASE_KIND } from "../../src/api/lease.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { type Finding, restoredVersion } from "../../src/doctor/diagnose.ts";
 import { MIGRATING, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
@@ -66,7 +65,7 @@ alone("doctor of a healthy cluster finds nothing; of one with a silent API serve
   const renewTime = new Date(Date.now() - 120_000).toISOString().replace("Z", "000Z");
   const labels = { "apiserver.kubernetes.io/identity": "kube-apiserver" };
   const spec = { holderIdentity: "gone", leaseDurationSeconds: 3_600, renewTime };
-  await api.create(LEASES, { ...LEASE_KIND, metadata: { ...ref, labels }, spec });
+  await api.create(LEASES, { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata: { ...ref, labels }, spec });
   const silent = await doctor();
   await api.delete(LEASES, ref);
   t.match(silent.items, [{ finding: "silent-api-server", object: "leases/apiserver-gone", help: /only if/ }]);

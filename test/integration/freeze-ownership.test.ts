@@ -21,7 +21,7 @@ import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 import { applyBase, startAsServiceAccount } from "./installation.ts";
 import { parallel } from "./parallel.ts";
-import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
+import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
@@ -92,7 +92,7 @@ parallel("the rights of deploy/ are enough to sweep what a killed command-line r
   for (const isLeaseThere of [true, false]) {
     const kind = new TestKind(isLeaseThere ? "expired" : "deleted");
     await cluster.createStale(kind, SLOW_RUN_OBJECTS);
-    const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--unsafe-settle", ...SLOW_FLAGS, kind.name]);
+    const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--unsafe-settle", ...INTERRUPTED_FLAGS, kind.name]);
     await untilRewriting(cluster, kind);
     t.match(await sweep(shipped, kind), [], "a run that lives is left alone");
     t.ok(await isFrozen(kind));

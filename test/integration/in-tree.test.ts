@@ -1,8 +1,7 @@
 import t from "tap";
 import { migrateInTree, MIGRATIONS as IN_TREE, startInTree } from "../../bench/in-tree.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { STORAGE_MIGRATING_CONDITION } from "../../src/api/names.ts";
-import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
@@ -86,31 +85,6 @@ await t.test(
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   },
 );
-
-await t.test("a StorageMigrating that nothing explains is reported with how to clear it", async (t) => {
-  await startController(t, cluster);
-  const kind = new TestKind("stuck");
-  await cluster.createStale(kind, 3);
-  const setConditions = async (status: string): Promise<void> => {
-    const crd = await cluster.crd(kind);
-    const others = (crd.status?.conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING_CONDITION);
-    const condition = { type: STORAGE_MIGRATING_CONDITION, status, reason: "Running", message: "" };
-    const body = {
-      status: { conditions: [...others, { ...condition, lastTransitionTime: new Date().toISOString() }] },
-    };
-    await api.patch(CRDS, kind, { type: MERGE_PATCH, body }, { subresource: "status" });
-  };
-  await setConditions("True");
-  const created = await createMigration(cluster, kind);
-  const waiting = await untilState(cluster, created, ["Waiting"]);
-  t.match(waiting.status?.conditions?.[0], {
-    reason: "StorageMigratingStuck",
-    message: new RegExp(`ksvm unfreeze ${kind.name}`),
-  });
-  await setConditions("False");
-  await untilState(cluster, created, ["Succeeded"]);
-  await eventually(async () => storedVersionsOf(await cluster.crd(kind)).length === 1, "it is pruned");
-});
 
 await t.test("a migration waits for the real in-tree controller, and finds its work done", async (t) => {
   await startController(t, cluster);

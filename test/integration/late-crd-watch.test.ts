@@ -35,7 +35,7 @@ await t.test(
     const flags = ["--apiserver-endpoints", ENDPOINTS];
     const ended = cluster.migrate([kind.name, ...flags], { onStdout: (text) => (output += text) });
     t.ok(await showsV1(), "its discovery knows no better");
-    await eventually(async () => output.includes("its watch of CRDs is at resourceVersion"), "the run waits", 60_000);
+    await eventually(async () => output.includes("its watch cache shows generation"), "the run waits", 60_000);
     t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten");
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"], "nothing is pruned");
     etcd.letWatchesGo();

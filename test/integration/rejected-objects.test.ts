@@ -69,7 +69,7 @@ parallel("migrate goes on where an object is invalid by a schema that was tighte
   t.same(await cluster.storedAs(kind), { v1: 3 });
 });
 
-parallel("an object whose field has another type by now is named, and keeps its managedFields", async (t) => {
+parallel("an object whose field has another type by now is migrated as it is", async (t) => {
   const kind = new TestKind("typed");
   await cluster.createStale(kind, 3, { specSchema: sizeOf("integer") });
   await cluster.setVersions(kind, { storage: "v1", specSchema: sizeOf("string") });
@@ -104,15 +104,18 @@ parallel("an object whose field has another type by now is named, and keeps its 
   }
 
   const run = await cluster.migrate([kind.name]);
-  t.equal(run.code, 3);
-  t.match(run.stderr, /default\/w1: failed to create typed live object .*\.spec\.size: expected string/);
-  t.same(await cluster.storedAs(kind), { v1alpha1: 1, v1: 2 });
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  t.strictSame(await api.get<PartialObjectMetadata>(resource, broken), before);
-
-  await api.patch(resource, broken, repair);
-  t.equal((await cluster.migrate([kind.name])).code, 0, "once its value is repaired");
+  t.equal(run.code, 0, run.stderr);
+  t.same(await cluster.storedAs(kind), { v1: 3 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
+  const { metadata, ...rest } = await api.get<PartialObjectMetadata>(resource, broken);
+  const { managedFields = [], resourceVersion } = metadata;
+  const kept = isAtLeast(37) ? before.metadata.managedFields : managedFields;
+  t.strictSame(
+    { ...rest, metadata },
+    { ...before, metadata: { ...before.metadata, managedFields: kept, resourceVersion } },
+  );
+  // An older API server empties managedFields that do not fit the schema, whoever writes the object.
+  if (!isAtLeast(37)) t.match(run.stdout, "(1 of them changed beyond their encoding)");
 });
 
 parallel(

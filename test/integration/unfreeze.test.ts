@@ -9,7 +9,7 @@ import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
 import { leaveFreeze, leaveStorageMigrating } from "./left-behind.ts";
 import { IN_TREE } from "./lost-objects.ts";
-import { startSlowRun } from "./slow-run.ts";
+import { INTERRUPTED_FLAGS, startSlowRun } from "./slow-run.ts";
 
 const NO_IN_TREE = unlessAtLeast(37, "storagemigration.k8s.io/v1");
 const cluster = await Cluster.start(t);
@@ -33,7 +33,7 @@ async function conditionsOf(kind: TestKind): Promise<readonly CrdCondition[]> {
 
 await t.test("unfreeze ends a run under way without pruning", async (t) => {
   const kind = new TestKind("running");
-  const run = await startSlowRun(cluster, kind);
+  const run = await startSlowRun(cluster, kind, { flags: INTERRUPTED_FLAGS });
   const { code, stdout, stderr } = await unfreeze(kind.name);
   t.equal(code, 0, stderr);
   t.match(stderr, /is frozen by .* \(Lease "kube-system\/ksvm-migrate\..*"\) since 20.*ends Failed \(FreezeLifted\)/s);

@@ -1,15 +1,7 @@
 import t from "tap";
 import { systemClock } from "../../src/clock.ts";
 import { Client } from "../../src/kube/client.ts";
-import {
-  ApiError,
-  isAbsent,
-  isForbidden,
-  isInvalid,
-  isTooMuch,
-  type Whose,
-  whose,
-} from "../../src/kube/errors.ts";
+import { ApiError, isAbsent, isForbidden, isInvalid, isTooMuch, type Whose, whose } from "../../src/kube/errors.ts";
 import { Connection, type HttpAnswer, type HttpRequest } from "../../src/kube/http.ts";
 import { retry } from "../../src/kube/retry.ts";
 import { FakeClock } from "../fake-clock.ts";

@@ -38,11 +38,7 @@ const service = await WebhookService.start(t);
 const MANY = 200;
 const FEW = 40;
 
-const FLAGS = [
-  "--concurrent-migrations=3",
-  "--max-qps=12",
-  `--apiserver-endpoints=${first.url},${second.url}`,
-  ];
+const FLAGS = ["--concurrent-migrations=3", "--max-qps=12", `--apiserver-endpoints=${first.url},${second.url}`];
 
 /** One that follows, and talks to the second API server. */
 function startOther(t: Test): Promise<Controller> {

@@ -2,12 +2,10 @@
 import t from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
-import type { StorageVersion } from "../../src/apiservers/agree.ts";
-import { MERGE_PATCH, STORAGE_VERSIONS } from "../../src/old/kube/resources.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { startController } from "../integration/controller.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
-import { hashesOf, installSystem, untilHashes } from "../integration/migrations.ts";
+import { installSystem, untilHashes } from "../integration/migrations.ts";
 
 const KIND = new TestKind("paused");
 const NAME = "deployments.apps";
@@ -19,7 +17,7 @@ const cluster = await Cluster.start(t, {
   apiservers: 2,
   overrides: [{ hostname: "alpha" }, { hostname: "beta" }],
 });
-const { api, controlPlane } = cluster;
+const { controlPlane } = cluster;
 await installSystem(cluster);
 const endpoints = controlPlane.apiservers.map(({ url }) => url).join(",");
 const flags = [
@@ -57,39 +55,3 @@ await t.test(
     t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
   },
 );
-
-await t.test("the entry of an API server without a Lease in a StorageVersion is named and waited for", async (t) => {
-  const ref = { name: "apps.deployments" };
-  const { status } = await api.get<StorageVersion>(STORAGE_VERSIONS, ref);
-  const report = (body: object) =>
-    api.patch(STORAGE_VERSIONS, ref, { type: MERGE_PATCH, body: { status: body } }, { subresource: "status" });
-  const other = { apiServerID: "other", encodingVersion: "apps/v1", decodableVersions: ["apps/v1"] };
-  await report({ storageVersions: [...(status?.storageVersions ?? []), other] });
-  await eventually(
-    async () => (await hashesOf(cluster, NAME))?.current === "Unknown",
-    "although all entries are equal",
-  );
-  t.match(controller.log(), /other, which has no live identity Lease/);
-  await report(status ?? {});
-  await untilHashes(cluster, NAME, { persisted: [CURRENT], current: CURRENT });
-});
-
-await t.test("a StorageVersion that changes during the run of a built-in resource makes it begin again", async (t) => {
-  const template = { metadata: { labels: { app: "a" } }, spec: { containers: [{ name: "c", image: "i" }] } };
-  const objects = Array.from({ length: 30 }, (_, index) => ({
-    apiVersion: "apps/v1",
-    kind: "Deployment",
-    metadata: { name: `deployment${index}`, namespace: "default" },
-    spec: { selector: { matchLabels: { app: "a" } }, template },
-  }));
-  await cluster.createObjects({ group: "apps", version: "v1", resource: "deployments" }, objects);
-  let output = "";
-  const args = ["--apiserver-endpoints", endpoints, "--standalone", "--max-qps", "8"];
-  const ended = cluster.migrate([NAME, ...args], { onStdout: (text) => (output += text) });
-  await eventually(async () => /\d\/30/.test(output), "the run is under way");
-  const body = { metadata: { labels: { touched: "yes" } } };
-  await api.patch(STORAGE_VERSIONS, { name: "apps.deployments" }, { type: MERGE_PATCH, body });
-  const { code, stderr, stdout } = await ended;
-  t.equal(code, 0, stderr);
-  t.match(stdout, /starting again: .*StorageVersion/);
-});

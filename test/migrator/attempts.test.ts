@@ -37,10 +37,10 @@ for (const [name, error, minutes] of TABLE) {
   });
 }
 
-await t.test("a CRD that keeps changing has the run begin again four times", async (t) => {
+await t.test("a CRD that keeps changing has the run begin again five times", async (t) => {
   const error = new EpochChanged("widgets.example.com", "the spec changed");
-  const tries = [1, 2, 3, 4, 5].map((changes) => mayBeginAgain({ changes, progressAt: 0 }, error, 24 * 60 * MINUTE));
-  t.strictSame(tries, [true, true, true, true, false]);
+  const tries = [1, 2, 3, 4, 5, 6].map((changes) => mayBeginAgain({ changes, progressAt: 0 }, error, 24 * 60 * MINUTE));
+  t.strictSame(tries, [true, true, true, true, true, false]);
 });
 
 await t.test("a migration of Kubernetes goes first for fifteen minutes, then the run goes on beside it", async (t) => {

@@ -206,7 +206,11 @@ class FileRecord {
    * A file that broke down outside of its tests (a crash, a failed import), or has none, counts as a failed test.
    * @param how its process ended: "code 0", or a signal
    */
-  end(file: string, how: string, took: Pick<FileResult, "seconds" | "cpuSeconds">): Counts & { readonly isPassed: boolean } {
+  end(
+    file: string,
+    how: string,
+    took: Pick<FileResult, "seconds" | "cpuSeconds">,
+  ): Counts & { readonly isPassed: boolean } {
     const { passed, failed, skipped } = this.#counts;
     const tests = passed + failed + skipped;
     const isPassed = this.#isOk && how === "code 0" && tests > 0;

@@ -1,7 +1,7 @@
 import tap from "tap";
 import { HEARTBEAT_LIMIT_MS, type StorageState, UNKNOWN_HASH } from "../../src/api/migration.ts";
 import type { DiscoveredVersion } from "../../src/resources/migratable.ts";
-import { resolveName } from "../../src/resources/resolve-name.ts";
+import { resolveName } from "../../src/resources/find-name.ts";
 import { storedEncodingOf } from "../../src/resources/storage-states.ts";
 
 const verbs = ["list", "patch"];

@@ -172,12 +172,14 @@ const OF_ALL: readonly Aim[] = [
     },
   },
   {
-    name: "crash and another run",
+    name: "a run crashes or is told to end, and another one goes on",
     weight: 3,
     choose(random, limits) {
       const on = oneIn(random, 2) ? lateMoment(random, limits) : anyMoment(random, limits);
       const between = oneOf(random, BETWEEN)(random, limits, on);
-      return [...comesBack(random, limits, on, 6_000 + spread(random, 100, 30_000)), ...between];
+      const backMs = Math.round(6_000 + spread(random, 100, 30_000));
+      if (oneIn(random, 2)) return [...comesBack(random, limits, on, backMs), ...between];
+      return [after(limits, on, 0, { do: "replace", program: programOf(random, limits), ms: backMs }), ...between];
     },
   },
   {
@@ -392,9 +394,14 @@ export const BEGINNINGS: readonly Aim[] = [
     suits: startsSoon,
     choose(random, limits) {
       const server = serverOf(random, limits);
-      const ms = Math.round(spread(random, 8_000, 60_000));
-      const stopAt = limits.startAt + spread(random, 1_000, 40_000);
-      return [writesUnderWay(random, server), at(stopAt, { do: "stopServer", server, how: "suspend", ms })];
+      const stop = { do: "stopServer", server, how: "suspend" };
+      const longMs = Math.round(spread(random, 8_000, 60_000));
+      const long = at(limits.startAt + spread(random, 1_000, 40_000), { ...stop, ms: longMs });
+      // What hangs and goes on between two questions goes unnoticed. The wait has room for two of these.
+      const short = [2, 4].map((nth) =>
+        after(limits, { request: "ask", nth }, 50, { ...stop, ms: Math.round(spread(random, 5_000, 9_800)) }),
+      );
+      return [writesUnderWay(random, server), ...(oneIn(random, 2) ? [long] : short)];
     },
   },
   {

@@ -45,7 +45,7 @@ function limitsOf(seed: number, random: Random, isAimed: boolean): Limits {
   const isBuiltIn = !isControlled && oneIn(random, 6);
   const kinds = [
     isBuiltIn ? builtIn(random, objects) : custom(random, "widgets", objects),
-    ...(isControlled && oneIn(random, 4) ? [custom(random, "gadgets", objects)] : []),
+    ...(!isBuiltIn && oneIn(random, isControlled ? 4 : 8) ? [custom(random, "gadgets", objects)] : []),
     ...(isControlled && oneIn(random, 5) ? [builtIn(random, [1, 12])] : []),
   ];
   const reencrypts = oneIn(random, isBuiltIn ? 2 : isControlled ? 8 : 28);
@@ -59,7 +59,7 @@ function limitsOf(seed: number, random: Random, isAimed: boolean): Limits {
     ...(oneIn(random, 5) ? { hasWebhook: true } : {}),
     kinds,
     ...(!isControlled && oneIn(random, 4) ? { maxInFlight: 3 } : {}),
-    programs: isControlled ? replicas(random, reencrypts) : commands(random, reencrypts),
+    programs: isControlled ? replicas(random, reencrypts) : commands(random, reencrypts, kinds.length),
     writeEveryMs: Math.round(isLongAgo ? 120_000 : spread(random, 5_000, 90_000)),
     startAt:
       isControlled && oneIn(random, 2)
@@ -84,10 +84,12 @@ function disturbed(random: Random, limits: Limits, isAimed: boolean): readonly A
 /** At the least and at the most. */
 type Objects = readonly [number, number];
 
-function commands(random: Random, reencrypts: boolean): readonly ProgramPlan[] {
+/** @param kinds how many there are: who migrates more than one does so at once */
+function commands(random: Random, reencrypts: boolean, kinds = 1): readonly ProgramPlan[] {
   const force = oneIn(random, 6);
-  const run = reencrypts ? "reencrypt" : "migrate";
-  return Array.from({ length: oneOf(random, [1, 1, 2]) }, () => ({ run, kind: 0, force }));
+  const also = Array.from({ length: kinds - 1 }, (_, index) => index + 1);
+  const program: ProgramPlan = { run: reencrypts ? "reencrypt" : "migrate", kind: 0, force, also };
+  return Array.from({ length: oneOf(random, [1, 1, 2]) }, () => program);
 }
 
 /** Replicas of the controller; someone may migrate by hand as well. */

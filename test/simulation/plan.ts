@@ -18,6 +18,8 @@ export interface ProgramPlan {
   readonly run: "migrate" | "reencrypt" | "controller";
   /** An index of `plan.kinds`. */
   readonly kind: number;
+  /** What a migration by hand is of beside that, as indexes of `plan.kinds`. @default nothing */
+  readonly also?: readonly number[];
   readonly force: boolean;
   /** Whether a controller decides by itself what to migrate. @default "on" */
   readonly trigger?: "on" | "off";

@@ -8,7 +8,7 @@ import { CONTROLLER_DEFAULTS, type ControllerSettings } from "../../src/controll
 import { KsvmError, messageOf } from "../../src/errors.ts";
 import { migrate, type RunSettings } from "../../src/migrator/migrate.ts";
 import { CleanupFailed } from "../../src/migrator/migrate-crd.ts";
-import type { MigrationEvent, MigrationResult } from "../../src/migrator/types.ts";
+import type { MigrationEnd, MigrationEvent, MigrationResult } from "../../src/migrator/types.ts";
 import { type HealthCheck, runChecks } from "../../src/observability/health.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { ApiClient } from "../../src/old/kube/client.ts";
@@ -71,7 +71,7 @@ abstract class SimProgram implements Program {
   }
 }
 
-/** One `ksvm migrate` or `ksvm reencrypt` of one resource. */
+/** One `ksvm migrate`, or `ksvm reencrypt` of one resource. */
 class Command extends SimProgram {
   #isUnclean = false;
 
@@ -89,31 +89,38 @@ class Command extends SimProgram {
   }
 
   async #run(): Promise<void> {
-    let end: ProgramEnd;
-    try {
-      end = endOf(await this.#migrate());
-    } catch (error) {
-      this.#isUnclean ||= error instanceof CleanupFailed;
-      end = { how: "failed", text: thrownText(this.world, this.process, error), failed: 0 };
+    const { plan, process, world } = this;
+    const kinds = [plan.kind, ...(plan.also ?? [])].flatMap((index) => world.plan.kinds[index] ?? []);
+    const ends = (await this.#migrate(kinds.map(resourceOf))).map((end): ProgramEnd => {
+      if ("result" in end) return endOf(end.result);
+      this.#isUnclean ||= end.error instanceof CleanupFailed;
+      return { how: "failed", text: thrownText(world, process, end.error), failed: 0 };
+    });
+    if (!process.isAlive) return;
+    const [first, ...others] = ends.map((end) => ({ ...end, isUnclean: this.#isUnclean }));
+    for (const [at, end] of others.entries()) {
+      const kind = kinds[at + 1];
+      if (kind !== undefined) world.ended({ process, plan, kind }, end);
     }
-    this.over({ ...end, isUnclean: this.#isUnclean });
+    if (first !== undefined) this.over(first);
   }
 
-  async #migrate(): Promise<MigrationResult> {
+  async #migrate(names: readonly string[]): Promise<readonly MigrationEnd[]> {
     const client = this.world.cluster.clientOf(this.process);
-    const name = resourceOf(this.kind);
     const options = {
       ...settingsOf(this.world),
       identity: `${this.process.name}_1`,
       signal: this.stop.signal,
       onEvent: (event: MigrationEvent) => this.#tell(event),
     };
-    if (this.plan.run === "reencrypt") {
-      return reencryptResource(client, name, { ...options, evidence: encryptionEvidence() });
-    }
-    const [end] = await migrate(client, [name], { ...options, force: this.plan.force });
-    if (end === undefined || "error" in end) throw end?.error;
-    return end.result;
+    if (this.plan.run !== "reencrypt") return migrate(client, names, { ...options, force: this.plan.force });
+    const [name = ""] = names;
+    return [
+      await reencryptResource(client, name, { ...options, evidence: encryptionEvidence() }).then(
+        (result) => ({ name, result }),
+        (error: unknown) => ({ name, error }),
+      ),
+    ];
   }
 
   #tell(event: MigrationEvent): void {
@@ -122,11 +129,11 @@ class Command extends SimProgram {
   }
 }
 
-function endOf({ epoch, outcome, tally }: MigrationResult): ProgramEnd {
+function endOf({ epoch, crd = epoch, outcome, tally }: MigrationResult): ProgramEnd {
   const [first] = tally?.failures ?? [];
   const text = first === undefined ? "" : `${first.name}: ${first.reason}`;
   const encryption = configurationOf(epoch);
-  return { how: outcome as ProgramEnd["how"], text, failed: tally?.failed ?? 0, crd: epoch, encryption };
+  return { how: outcome as ProgramEnd["how"], text, failed: tally?.failed ?? 0, crd, encryption };
 }
 
 /** What only a mistake in the code throws, whatever the network answers. */

@@ -4,7 +4,8 @@ import { CRDS, MERGE_PATCH } from "../../src/kube/objects.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import type { ModelRequest } from "./model/answers.ts";
 import type { ModelObject } from "./model/etcd.ts";
-import { resourcePathOf } from "./model/kinds.ts";
+import { CRD_PREFIX, resourcePathOf } from "./model/kinds.ts";
+import { crdNameOf } from "./world/kinds.ts";
 import type { TextAnswer } from "./world/network.ts";
 import type { Sabotage, World } from "./world/world.ts";
 
@@ -63,8 +64,7 @@ export const SABOTAGES: readonly Sabotage[] = [
     seeds: 20,
     edge: () => ({
       request(request) {
-        const isPrune =
-          request.method === "PATCH" && request.path.startsWith(CRDS) && request.path.endsWith("/status");
+        const isPrune = request.method === "PATCH" && request.path.startsWith(CRDS) && request.path.endsWith("/status");
         if (!isPrune || request.query.has("dryRun")) return request;
         const body = JSON.parse(request.body) as Json;
         delete body.metadata?.["resourceVersion"];
@@ -167,6 +167,20 @@ export const SABOTAGES: readonly Sabotage[] = [
       answer: ({ path }, answer) =>
         path.startsWith(CRDS) ? { ...answer, body: ofFirstGeneration(answer.body) } : answer,
       event: ({ path }, line) => (path.startsWith(CRDS) ? ofFirstGeneration(line) : line),
+    }),
+  },
+  {
+    name: "a checkpoint holds for any epoch",
+    aim: "a run crashes or is told to end, and another one goes on",
+    seeds: 150,
+    edge: (world) => ({
+      answer({ path }, answer) {
+        const [name] = world.plan.kinds.map(crdNameOf);
+        const crd = world.cluster.etcd.get(`${CRD_PREFIX}${name}`)?.object.metadata;
+        if (!path.includes(`/leases/${leaseName("")}`) || crd === undefined) return answer;
+        const epoch = `\\"epoch\\":\\"${crd.uid}/${crd.generation}\\"`;
+        return { ...answer, body: answer.body.replace(/\\"epoch\\":\\"[^"]*"/, epoch) };
+      },
     }),
   },
   {

@@ -26,10 +26,10 @@ export const CONTROLLER_COMMAND = defineCommand({
   async run(io, flags) {
     assertServable(flags);
     const settings = settingsOf(flags);
-    const { Metrics, observeRequests, serve } = await import("../../controller/serve.ts");
+    const { Metrics, measured, serve } = await import("../../controller/serve.ts");
     const metrics = new Metrics();
     const logger = loggerOf(io, flags);
-    const connection = await connect(flags, io.signal, observeRequests(metrics));
+    const connection = await connect(flags, io.signal, measured(metrics));
     if (flags.manageStoredVersions) {
       io.onMayFreeze?.();
     }

@@ -25,8 +25,7 @@ import { watchObject } from "../../old/kube/watch.ts";
 import { LoopPace } from "../../old/retry/loop-pace.ts";
 import type { Retrier } from "../../old/retry/retrier.ts";
 import { leftStoredOf, unprovenOf } from "../../plan/succeeded-work.ts";
-import { findCrd } from "../../resources/read-crd.ts";
-import { crdResourceOf } from "../../resources/request-resource.ts";
+import { crdResourceOf, findCrd } from "../../resources/crds.ts";
 import { findResource } from "../../resources/served-resource.ts";
 import type { Reporter } from "../render/reporter.ts";
 

@@ -98,8 +98,10 @@ export const MIGRATE_COMMAND = defineCommand({
       }
       const { client } = connection;
       const lookup = { client, retrier, format, ignoreNotFound: flags.ignoreNotFound };
-      const chosen = flags.allStale ? await staleResources(client, io, format) : await fullNames(io, lookup, given);
-      const codes = await work(session, chosen.names);
+      const stale = flags.allStale ? await staleResources(client, io, format) : undefined;
+      const chosen = stale ?? (await fullNames(io, lookup, given));
+      const force = flags.force || stale?.isDoubted === true;
+      const codes = await work({ ...session, flags: { ...flags, force } }, chosen.names);
       if (codes.size > 1) {
         const summary = runSummaryOf(codes);
         const text = format === "json" ? eventLine(systemClock.now(), summary) : describeRunSummary(summary);

@@ -135,7 +135,7 @@ async function rewriteAll(
   const results: MigrationResult[] = [];
   for (const end of ends.values()) {
     if ("error" in end) codes.push(exitCodeOf(end.error));
-    else if (end.result.outcome !== "migrated") codes.push(EXIT.incomplete);
+    else if (end.result.outcome === "incomplete") codes.push(EXIT.incomplete);
     // Without the last look it is not known whether all of them have one and the same key.
     else if (proof !== undefined) results.push(end.result);
   }

@@ -11,6 +11,12 @@ import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
 import type { Chosen } from "../shared/choose-resources.ts";
 
+/** What is stale. */
+export interface Stale extends Chosen {
+  /** Whether a CRD is among them that looks clean, since another migrator may have pruned it wrongly. */
+  readonly isDoubted: boolean;
+}
+
 /**
  * What `ksvm migrate --all-stale` migrates. Says what is left out; a group that cannot be read makes the work
  * incomplete.
@@ -19,7 +25,7 @@ export async function staleResources(
   client: ApiClient,
   { stdout, stderr, signal }: CliIo,
   format: RunFormat,
-): Promise<Chosen> {
+): Promise<Stale> {
   const unread: string[] = [];
   const warn = (groupVersion: string, reason: string): void => {
     unread.push(groupVersion);
@@ -27,7 +33,7 @@ export async function staleResources(
   };
   const { entries, hasStorageStates } = await planAll(client, warn, { signal });
   const unknown = entries.filter(({ action }) => action === "unknown").map(({ name }) => name);
-  const stale = entries.filter(({ action }) => action !== "none" && action !== "unknown").map(({ name }) => name);
+  const stale = entries.filter(({ action }) => action !== "none" && action !== "unknown");
   if (unknown.length > 0) {
     stderr.write(`note: ${oneLine(leftOutText(unknown, hasStorageStates))}\n`);
   }
@@ -35,7 +41,11 @@ export async function staleResources(
     const message = "nothing to do: storedVersions of every CRD is its storage version";
     stdout.write(`${format === "json" ? eventLine(systemClock.now(), { type: "note", message }) : message}\n`);
   }
-  return { names: stale, code: (await isIncomplete(client, unread, signal)) ? EXIT.incomplete : EXIT.done };
+  return {
+    names: stale.map(({ name }) => name),
+    isDoubted: stale.some(({ pruneDoubt }) => pruneDoubt !== undefined),
+    code: (await isIncomplete(client, unread, signal)) ? EXIT.incomplete : EXIT.done,
+  };
 }
 
 function leftOutText(unknown: readonly string[], hasStorageStates: boolean): string {

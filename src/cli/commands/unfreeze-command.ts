@@ -18,8 +18,8 @@ import { fullNameOf } from "../shared/full-names.ts";
 const PATIENCE_MS = 30_000;
 
 /**
- * `ksvm unfreeze`: lifts a freeze by hand. That of a run which died is lifted at once, as the next run would do; that
- * of one that lives, or of another client, after a confirmation.
+ * `ksvm unfreeze`: lifts a freeze by hand. That of a run which died is lifted without a question, as the next run would
+ * do; that of one that lives, or of another client, after a confirmation. With `--yes` nobody is asked or watched.
  */
 export const UNFREEZE_COMMAND = defineCommand({
   path: "unfreeze",
@@ -58,8 +58,13 @@ export const UNFREEZE_COMMAND = defineCommand({
       if (freezer !== undefined && freezer !== "other") {
         const { identity, lease, since } = freezer;
         explain(`"${name}" is frozen by ${identity} (Lease "${lease}") since ${since}.`);
-        // Who may not see the Lease cannot tell whether the run lives.
-        isHeld = (await unlessForbidden(unfreezeLeftBehind(kube, crd, signal))) !== true;
+        if (!flags.yes) {
+          // Who may not see the Lease cannot tell whether the run lives.
+          const isLifted = (await unlessForbidden(unfreezeLeftBehind(kube, crd, signal))) === true;
+          // It may have ended while its Lease was watched.
+          const now = isLifted ? undefined : await read(name);
+          isHeld = now !== undefined && freezerOf(now.metadata) !== undefined;
+        }
         if (!isHeld) say(`its run is over: "${name}" is no longer frozen`);
       } else if (freezer === "other") {
         explain(`"${name}" is frozen by something other than ksvm.`);

@@ -4,7 +4,7 @@ import { choice, value } from "./kinds.ts";
 import { anyText } from "./parsers.ts";
 
 /** How a run is shown while it lasts. */
-export const RUN_FORMATS = ["text", "json"] as const;
+const RUN_FORMATS = ["text", "json"] as const;
 /** One of {@link RUN_FORMATS}. */
 export type RunFormat = (typeof RUN_FORMATS)[number];
 

@@ -6,7 +6,6 @@ type DocumentKind =
   | "CertificateStatus"
   | "Check"
   | "Diagnosis"
-  | "GuardStatus"
   | "Initialization"
   | "Plan"
   | "RunEvent"

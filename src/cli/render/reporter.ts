@@ -141,8 +141,11 @@ function lineReporter(io: CliIo, resource: string, clock: Clock): Reporter {
   return {
     event: (event) => {
       if (event.type === "progress") {
-        firstProgressAt ??= clock.monotonic();
-        if (isProgressDue()) line(progressLine(event.tally, clock.monotonic() - firstProgressAt));
+        const now = clock.monotonic();
+        const isDue = isProgressDue();
+        // The first one says that nothing is done yet.
+        if (firstProgressAt === undefined) firstProgressAt = now;
+        else if (isDue) line(progressLine(event.tally, now - firstProgressAt));
         return;
       }
       // A wait is told by each try. Once a minute is enough for a log.

@@ -1,7 +1,8 @@
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import type { Client } from "../../kube/client.ts";
-import { connect as connectBy, type RequestObserver } from "../../kube/connect.ts";
+import { connect as connectBy } from "../../kube/connect.ts";
+import type { Send } from "../../kube/http.ts";
 import { ApiClient } from "../../old/kube/client.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 
@@ -15,13 +16,13 @@ export interface Connection {
 
 /**
  * Connects to the cluster that the flags and the environment name.
- * @param observe told of every request
+ * @param around what lies around the `send` of all requests, such as what measures them
  * @throws {KsvmError} Usage for flags that do not go together; as `connect` of src/kube.
  */
 export async function connect(
   { as: user, asGroup: groups = [], asUid: uid, context, kubeconfig, server }: ConnectionFlags,
   signal: AbortSignal,
-  observe?: RequestObserver,
+  around?: (send: Send) => Send,
 ): Promise<Connection> {
   if (user === undefined && (groups.length > 0 || uid !== undefined)) {
     throw new KsvmError("Usage", "Cannot impersonate a group or a UID alone: pass --as as well");
@@ -29,7 +30,7 @@ export async function connect(
   const as = user === undefined ? undefined : { user, groups, ...(uid === undefined ? {} : { uid }) };
   const { client, close } = await connectBy(
     { as, context, kubeconfig, server, variables: process.env },
-    { clock: systemClock, observe, random: Math.random, signal },
+    { around, clock: systemClock, random: Math.random, signal },
   );
   return { kube: client, client: new ApiClient(client), close };
 }

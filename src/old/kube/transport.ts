@@ -50,13 +50,21 @@ export class Transport {
 
   /** Opens a streaming answer, as a watch has. The caller reads or destroys it. */
   async stream(request: ApiRequest): Promise<Readable> {
-    const { accept, path, query } = request;
+    const { accept, path, query, signal = NEVER } = request;
+    const over = new AbortController();
     const lines = await this.kube.lines(path, {
-      signal: request.signal ?? NEVER,
+      signal: AbortSignal.any([signal, over.signal]),
       ...(accept === undefined ? {} : { accept }),
       ...(query === undefined ? {} : { query }),
     });
-    return Readable.from(withLineEnds(lines));
+    const stream = Readable.from(withLineEnds(lines));
+    const destroy = stream._destroy.bind(stream);
+    // What waits for the next line, maybe for a minute, does not hear that the stream was destroyed.
+    stream._destroy = (error, callback) => {
+      over.abort();
+      destroy(error, callback);
+    };
+    return stream;
   }
 
   async #answered<T>(

@@ -160,7 +160,9 @@ async function* openWatch<T extends KubeObject>(
     }
   } catch (error) {
     options.signal.throwIfAborted();
-    throw error instanceof ApiError ? error : new ApiError(`WATCH ${path}`, 0, `no answer from ${transport.server}: ${messageOf(error)}`, { cause: error });
+    throw error instanceof ApiError
+      ? error
+      : new ApiError(`WATCH ${path}`, 0, `no answer from ${transport.server}: ${messageOf(error)}`, { cause: error });
   } finally {
     silence.end();
     stream.destroy();

@@ -92,9 +92,10 @@ export function checkFreezes(world: World): void {
   const guardWritten = ({ isDeleted }: EtcdEntry): void => {
     if (!isByKsvm()) damagedAt = schedule.now;
     else if (isDeleted) {
-      // A run that removes its guard lifts its freeze next.
+      // Who removes a guard lifts the freeze next: its own, or that of a dead run.
       for (const freeze of freezes.values()) {
-        if (freeze.by === currentWriter()) freeze.restsSince = Number.POSITIVE_INFINITY;
+        const isDead = world.programNamed(freeze.by)?.end !== undefined;
+        if (isDead || freeze.by === currentWriter()) freeze.restsSince = Number.POSITIVE_INFINITY;
       }
     }
   };

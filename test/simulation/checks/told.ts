@@ -11,7 +11,8 @@ import type { EtcdEntry } from "../model/etcd.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import { currentWriter } from "../world/api-server.ts";
 import { crdNameOf, groupOf, prefixOf, resourceOf } from "../world/kinds.ts";
-import { isByKsvm, type Program, type ProgramEnd, type World } from "../world/world.ts";
+import type { SimProcess } from "../world/process.ts";
+import { isByKsvm, type ProgramEnd, type Work, type World } from "../world/world.ts";
 import { type Claim, Claims, crdIn, neverClean, pastOf } from "./past.ts";
 
 export const MIGRATIONS_PREFIX = "/registry/migration.k8s.io/storageversionmigrations/";
@@ -33,15 +34,16 @@ export function checkTold(world: World): void {
 
 function checkEnds(world: World, claims: Claims): void {
   const { etcd } = world.cluster;
-  const startedAt = new Map<Program, number>();
+  const startedAt = new Map<SimProcess, number>();
   const pruned = new Set<string>();
   etcd.onRevision(({ before, isDeleted, key, object }) => {
     if (!key.startsWith(CRD_PREFIX) || before === undefined || isDeleted || !isByKsvm()) return;
     const [was, is] = [storedVersionsOf(crdIn(before)), storedVersionsOf(crdIn({ object }))];
-    if (was.some((version) => !is.includes(version))) pruned.add(currentWriter() ?? "");
+    const name = key.slice(CRD_PREFIX.length);
+    if (was.some((version) => !is.includes(version))) pruned.add(`${currentWriter()} ${name}`);
   });
-  world.onStart.push((program) => startedAt.set(program, etcd.revision));
-  const problemOf = ({ kind, plan, process }: Program, end: ProgramEnd, since: number): string | undefined => {
+  world.onStart.push(({ process }) => startedAt.set(process, etcd.revision));
+  const problemOf = ({ kind, plan, process }: Work, end: ProgramEnd, since: number): string | undefined => {
     const claim: Claim = { kind, writer: process.name, since, crd: end.crd, encryption: end.encryption };
     const past = kind.isBuiltIn === true ? undefined : pastOf(etcd, crdNameOf(kind));
     switch (end.how) {
@@ -55,15 +57,16 @@ function checkEnds(world: World, claims: Claims): void {
         return past && neverClean(past, since);
       case "incomplete":
         if (end.failed === 0) return "no object failed";
-        return pruned.has(process.name) ? "it pruned" : undefined;
+        return pruned.has(`${process.name} ${crdNameOf(kind)}`) ? "it pruned" : undefined;
       default:
         return undefined;
     }
   };
-  world.onEnd.push((program, end) => {
-    if (program.plan.run === "controller") return;
-    const problem = problemOf(program, end, startedAt.get(program) ?? 0);
-    if (problem !== undefined) world.violate(`told: ${program.process.name} says ${end.how}, and ${problem}`);
+  world.onEnd.push((work, end) => {
+    const { name } = work.process;
+    if (work.plan.run === "controller") return;
+    const problem = problemOf(work, end, startedAt.get(work.process) ?? 0);
+    if (problem !== undefined) world.violate(`told: ${name} says ${end.how}, and ${problem}`);
   });
 }
 

@@ -122,9 +122,6 @@ export class ModelWorld implements World {
       hold: async () => {
         await Promise.resolve();
       },
-      untilSeen: async (isSeen) => {
-        if (!isSeen()) await this.pause(3_000);
-      },
       callWebhook: async (url, body, timeoutMs) => {
         const behavior = this.#webhooks.get(url.replace(/\?.*$/, ""));
         const deed = behavior === undefined ? "reset" : await behavior(JSON.parse(body) as never);

@@ -48,8 +48,6 @@ export type WebhookAnswer = { readonly status: number; readonly body: string } |
 export interface ModelIo {
   /** Awaited at each of these points. The simulation decides how long; a server that crashed never goes on. */
   hold(point: HoldPoint): Promise<void>;
-  /** Awaited where an API server has to see more of the CRDs: until it has, or for the 3 s that it waits at most. */
-  untilSeen(isSeen: () => boolean): Promise<void>;
   /** Calls a webhook, admission or conversion, at this URL. */
   callWebhook(url: string, body: string, timeoutMs: number): Promise<WebhookAnswer>;
 }
@@ -249,19 +247,6 @@ function httpDate(now: number): string {
 /** What a resourceVersion of a query says. */
 export function revisionOf(text: string): number {
   return Number(text);
-}
-
-/** https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/errors.go */
-export function tooLarge(asked: number, current: number): Refusal {
-  return new Refusal({
-    code: 504,
-    reason: "Timeout",
-    details: {
-      retryAfterSeconds: 1,
-      causes: [{ reason: "ResourceVersionTooLarge", message: "Too large resource version" }],
-    },
-    message: `Timeout: Too large resource version: ${asked}, current: ${current}`,
-  });
 }
 
 /** Whether an object is selected. */

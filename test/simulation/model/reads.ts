@@ -1,4 +1,4 @@
-import { expired, Refusal, revisionOf, type Selector, selectorOf, tooLarge, type WatchSink } from "./answers.ts";
+import { expired, Refusal, revisionOf, type Selector, selectorOf, type WatchSink } from "./answers.ts";
 import type { ServerContext } from "./context.ts";
 import { type EtcdEntry, EtcdError, type ModelObject } from "./etcd.ts";
 import { CRD_PREFIX, type ServedKind } from "./kinds.ts";
@@ -20,10 +20,9 @@ const INCONSISTENT_CONTINUE =
   "deleted between the time the first chunk was returned and now may show up in the list.";
 
 /** Answers a list. @returns the JSON text @throws {Refusal} */
-export async function list(context: ServerContext, request: ListRequest): Promise<string> {
+export function list(context: ServerContext, request: ListRequest): string {
   const { kind, query } = request;
   if (isOfCache(query)) assertFilled(context, kind);
-  if (isOfCachedCrds(context, request)) await untilCrdsSeen(context, query);
   const selector = selectorOf(query);
   const limit = query.has("limit") ? Math.min(Number(query.get("limit")), context.pageSize) : 0;
   const name = /^metadata\.name=([^,]+)$/.exec(query.get("fieldSelector") ?? "")?.[1];
@@ -78,11 +77,10 @@ function range(context: ServerContext, request: ListRequest): Range {
     const { revision } = etcd;
     return { entries: etcd.range(prefix), revision };
   }
-  const asked = revisionOf(resourceVersion);
+  if (resourceVersion !== "0") throw new Error("The model knows no list that is to be not older than a write");
   if (isOfCachedCrds(context, request)) {
     return { entries: etcd.timeline.range(prefix, context.crdsSeen), revision: context.crdsSeen };
   }
-  if (asked > cache.revision) throw tooLarge(asked, cache.revision);
   return { entries: context.etcd.timeline.range(prefix, cache.revision), revision: cache.revision };
 }
 
@@ -97,7 +95,6 @@ function continued(
     return { entries: etcd.range(prefix, revision, from), revision };
   } catch (error) {
     if (!(error instanceof EtcdError)) throw error;
-    if (revision > etcd.revision) throw tooLarge(revision, etcd.revision);
     throw expired(INCONSISTENT_CONTINUE, encodeToken(-1, start));
   }
 }
@@ -158,14 +155,6 @@ function typelessTextOf(item: ModelObject): string {
     typeless.set(item, (text = JSON.stringify(rest)));
   }
   return text;
-}
-
-/** @throws {Refusal} where the watch of CRDs does not get to the resourceVersion in time */
-async function untilCrdsSeen(context: ServerContext, query: URLSearchParams): Promise<void> {
-  const asked = revisionOf(query.get("resourceVersion") ?? "");
-  const isSeen = (): boolean => asked <= context.crdsSeen;
-  if (!isSeen()) await context.io.untilSeen(isSeen);
-  if (!isSeen()) throw tooLarge(asked, context.crdsSeen);
 }
 
 /** Lists and watches that need a watch cache get 429 until it is filled. @throws {Refusal} 429 */

@@ -96,7 +96,7 @@ async function answerResource(server: RequestContext, request: ModelRequest, pat
     return answerObject(server, request, { status: 200, object: read(server, query, { kind, path }) });
   }
   const asked = { kind, namespace: path.namespace, query, isMetadata: isMetadataAsked(request) };
-  if (!isWatch) return json(server, 200, await list(server, asked));
+  if (!isWatch) return json(server, 200, list(server, asked));
   assertWatchable(server, asked);
   return jsonAnswer(200, (sink) => server.open(asked, sink), server.clock.now());
 }

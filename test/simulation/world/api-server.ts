@@ -14,8 +14,6 @@ import { AsyncLocalStorage } from "node:async_hooks";
 export const REQUEST_TIMEOUT_MS = 60_000;
 /** etcd may commit what was sent to it so long after an API server gave up on it, in milliseconds. */
 const COMMIT_MS = 5_000;
-/** What a read waits for a watch cache at most, in milliseconds. */
-const LONGEST_READ_MS = 3_000;
 const RENEW_EVERY_MS = 10_000;
 /** Few objects have several pages. */
 const PAGE_SIZE = 7;
@@ -93,8 +91,6 @@ export class ApiServerNode implements Peer {
   #isLeaving = false;
   /** How many requests it works on, watches left out. */
   #underWay = 0;
-  /** Reads that wait for its watch of CRDs. */
-  readonly #reads = new Set<() => void>();
   readonly #options: ApiServerNodeOptions;
   readonly #forget: (() => void)[];
 
@@ -115,7 +111,6 @@ export class ApiServerNode implements Peer {
       pageSize: PAGE_SIZE,
       io: {
         hold: (point) => this.#hold(point),
-        untilSeen: (isSeen) => this.#untilSeen(isSeen),
         callWebhook: (hook, body, timeoutMs) => this.#webhook(hook, body, timeoutMs),
       },
     });
@@ -241,27 +236,12 @@ export class ApiServerNode implements Peer {
     this.process.clock.timer(ms, again);
   }
 
-  #untilSeen(isSeen: () => boolean): Promise<void> {
-    const { clock } = this.process;
-    return new Promise((resolve) => {
-      const cancel = clock.timer(LONGEST_READ_MS, () => look(true));
-      const look = (isOver = false): void => {
-        if (!isOver && !isSeen()) return;
-        cancel();
-        this.#reads.delete(look);
-        resolve();
-      };
-      this.#reads.add(look);
-    });
-  }
-
   #follow({ isDeleted, key, modRevision }: EtcdEntry): void {
     const { api, lags } = this;
     if (key.startsWith(CRD_PREFIX)) {
       const name = key.slice(CRD_PREFIX.length);
       this.#exactly(lags.crds, () => {
         api.seeCrds(modRevision);
-        for (const look of this.#reads) look();
         this.#later(lags.handlers, () => api.followCrds(name, modRevision));
         this.#later(lags.discovery, () => api.followDiscovery(name, modRevision));
         this.#later(lags.discovery, () => api.runControllers());

@@ -14,11 +14,15 @@ import { Schedule } from "./schedule.ts";
 import { UserActions } from "./users.ts";
 import { GUARD_CONFIGURATION, GUARD_URL, GUARD_WEBHOOK } from "./webhooks.ts";
 
-/** A program of ksvm that runs in a world. */
-export interface Program {
+/** What a program of ksvm works on. */
+export interface Work {
   readonly process: SimProcess;
   readonly plan: ProgramPlan;
   readonly kind: KindPlan;
+}
+
+/** A program of ksvm that runs in a world. */
+export interface Program extends Work {
   /** Whether nothing more is to come of it, as long as nobody disturbs it: it ended, or waits for work. */
   readonly isAtRest: boolean;
   /** How it ended; `undefined` while it runs. */
@@ -75,9 +79,9 @@ export class World {
   readonly triggers: RequestTriggers;
   /** By their slot of the plan; each one that was started in a slot takes the place of the one before. */
   readonly programs: (Program | undefined)[] = [];
-  /** Told of each program that starts, and of each that ends. */
+  /** Told of each program that starts, and how each ends, kind by kind. */
   readonly onStart: ((program: Program) => void)[] = [];
-  readonly onEnd: ((program: Program, end: ProgramEnd) => void)[] = [];
+  readonly onEnd: ((work: Work, end: ProgramEnd) => void)[] = [];
   /** Whether an administrator upgrades or restarts the API servers one by one: one does this at a time. */
   isAdministered = false;
   readonly #violations: string[] = [];
@@ -187,10 +191,10 @@ export class World {
     return program;
   }
 
-  /** A program has ended. */
-  ended(program: Program, end: ProgramEnd): void {
-    this.tell(program.process.name, `ended, ${end.how}: ${end.text}`);
-    for (const told of this.onEnd) told(program, end);
+  /** A program has ended what it was to do with a kind. */
+  ended(work: Work, end: ProgramEnd): void {
+    this.tell(work.process.name, `ended, ${end.how}: ${end.text}`);
+    for (const told of this.onEnd) told(work, end);
   }
 
   /** The process of ksvm that has this name. */

@@ -101,11 +101,7 @@ async function install(
   probe: { readonly subject: Subject; readonly name: string },
 ): Promise<void> {
   const path = configuration.kind.startsWith("Validating") ? WEBHOOK_CONFIGURATIONS : MUTATING_CONFIGURATIONS;
-  await play.line(
-    `register the webhook "${configuration.metadata.name}"`,
-    post(path, configuration),
-    metadataAlone,
-  );
+  await play.line(`register the webhook "${configuration.metadata.name}"`, post(path, configuration), metadataAlone);
   await play.wait("the webhook is in force", touch(probe.subject, probe.name, "All"), isRefused);
 }
 
@@ -194,11 +190,7 @@ async function guarded(play: Play, subject: Subject): Promise<void> {
     { ...subject.setVersions(toV1), query: { dryRun: "All" } },
     metadataAlone,
   );
-  await play.line(
-    "freeze",
-    annotate(subject, { [MIGRATING]: "true", [OWNER]: "{}" }),
-    metadataAlone,
-  );
+  await play.line("freeze", annotate(subject, { [MIGRATING]: "true", [OWNER]: "{}" }), metadataAlone);
   const frozen = (await play.line("read it", get(subject.path), metadataAlone)).body;
   await play.wait("the guard is in force", proof(subject, frozen).storage, isDenied);
   await play.line("the proof, a storage change as a dry-run", proof(subject, frozen).storage);
@@ -231,11 +223,7 @@ async function guarded(play: Play, subject: Subject): Promise<void> {
     merge(subject.path, { metadata: { annotations: { [MIGRATING]: "true" } } }),
     storedVersionsAlone,
   );
-  await play.line(
-    "lift the freeze",
-    annotate(subject, { [MIGRATING]: null, [OWNER]: null }),
-    metadataAlone,
-  );
+  await play.line("lift the freeze", annotate(subject, { [MIGRATING]: null, [OWNER]: null }), metadataAlone);
   const lifted = (await play.line("read it again", get(subject.path), metadataAlone)).body;
   await play.line("the proof fails without the annotation", proof(subject, lifted).storage, metadataAlone);
   const condition = {

@@ -170,10 +170,7 @@ export const lists: Scenario = {
     await createObjects(play, leaves, "v1", ["e", "b", "d", "a", "c"]);
     await play.line("a list is in the order of names", get(all), { pick: names });
     await play.line("a list of whole objects by name", get(leaves.own("v1"), { query: byName("b") }));
-    await play.line(
-      "a list of metadata by name",
-      get(leaves.own("v1"), { accept: METADATA_LIST, query: byName("b") }),
-    );
+    await play.line("a list of metadata by name", get(leaves.own("v1"), { accept: METADATA_LIST, query: byName("b") }));
     await play.line("a label", merge(leaves.at("v1", "c"), { metadata: { labels: { color: "red" } } }));
     await play.line("a list by label", get(all, { query: { labelSelector: "color=red" } }), { pick: names });
 
