@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { NewObject } from "../src/old/kube/client.ts";
+import type { NewObject } from "../test/api-client.ts";
 import type { ApiserverOptions } from "../test/control-plane/apiserver.ts";
 import { encryptionConfig, storedWith } from "../test/control-plane/encryption.ts";
 import type { Cluster } from "../test/integration/cluster.ts";

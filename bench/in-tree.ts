@@ -4,7 +4,7 @@ import type { CustomResourceDefinition } from "../src/api/crd.ts";
 import type { ManagedProcess } from "../test/control-plane/control-plane.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { GROUP, type TestKind } from "../test/integration/crd-fixture.ts";
-import type { Resource } from "../src/old/kube/resources.ts";
+import type { Resource } from "../test/api-client.ts";
 
 /** StorageVersionMigrations of Kubernetes itself, as they are served by default since 1.37. */
 export const MIGRATIONS: Resource = {

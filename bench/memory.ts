@@ -2,7 +2,7 @@
 import { parseArgs } from "node:util";
 
 import { storedVersionsOf } from "../src/api/crd.ts";
-import type { NewObject } from "../src/old/kube/client.ts";
+import type { NewObject } from "../test/api-client.ts";
 import { bundle } from "../tools/build.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";

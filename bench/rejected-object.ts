@@ -1,5 +1,5 @@
 import { storedVersionsOf } from "../src/api/crd.ts";
-import { MERGE_PATCH, objectPath, CRDS, POLICIES, POLICY_BINDINGS } from "../src/old/kube/resources.ts";
+import { MERGE_PATCH, objectPath, CRDS, POLICIES, POLICY_BINDINGS } from "../test/api-client.ts";
 import { messageOf } from "../test/demo/api.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { GROUP, TestKind, versionsOf } from "../test/integration/crd-fixture.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { CRDS, MERGE_PATCH, MIGRATIONS } from "../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS } from "../test/api-client.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
 import { migrationName, newMigration, scaleResource } from "./scale-objects.ts";
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { type CustomResourceDefinition, storageVersionHashOf } from "../src/api/crd.ts";
 import type { StorageState, StorageVersionMigration } from "../src/api/migration.ts";
 import { CRD_ANNOTATION } from "../src/api/names.ts";
-import { MIGRATIONS, STORAGE_STATES } from "../src/old/kube/resources.ts";
+import { MIGRATIONS, STORAGE_STATES } from "../test/api-client.ts";
 import { formatCrdRecord } from "../src/trigger/crd-facts.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { TestKind } from "../test/integration/crd-fixture.ts";
@@ -54,7 +54,7 @@ export async function addCrds(cluster: Cluster, count: number): Promise<void> {
   await apiserver?.waitReady(SERVED_TIMEOUT_MS);
   const last = scaleResource(count - 1);
   const isServed = async (): Promise<boolean> => {
-    const { body } = await api.transport.request<{ groups: readonly { name: string }[] }>({
+    const { body } = await api.request<{ groups: readonly { name: string }[] }>({
       method: "GET",
       path: "/apis",
     });

@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
 import { TRIGGER_ANNOTATION } from "../src/api/names.ts";
-import { MIGRATIONS } from "../src/old/kube/resources.ts";
+import { MIGRATIONS } from "../test/api-client.ts";
 import { bundle } from "../tools/build.ts";
 import type { Cluster } from "../test/integration/cluster.ts";
 import { installSystem } from "../test/integration/migrations.ts";

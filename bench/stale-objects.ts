@@ -1,10 +1,9 @@
 import { once } from "node:events";
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { storageVersionOf, storedVersionsOf } from "../src/api/crd.ts";
-import type { NewObject } from "../src/old/kube/client.ts";
-import { collectionPath } from "../src/old/kube/resources.ts";
+import { type NewObject, collectionPath } from "../test/api-client.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { type CrdShape, TestKind } from "../test/integration/crd-fixture.ts";
 
@@ -95,7 +94,8 @@ export class StaleObjects {
     let stream: Readable | undefined;
     await eventually(
       async () => {
-        stream = await api.transport.stream({ method: "GET", path, query, signal }).catch(() => undefined);
+        const lines = await api.kube.lines(path, { query, signal }).catch(() => undefined);
+        stream = lines && Readable.from(lines);
         return stream !== undefined;
       },
       `${path} can be watched`,

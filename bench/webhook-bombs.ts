@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { Agent, request } from "undici";
 
-import { VALIDATE_PATH } from "../src/webhook/http-statuses.ts";
+import { VALIDATE_PATH } from "../src/webhook/app.ts";
 import { between, randomFrom } from "../test/chaos/random.ts";
 import type { RunningProgram } from "../test/processes/program.ts";
 import { reviewBomb } from "../test/webhook/review-bombs.ts";

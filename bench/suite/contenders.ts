@@ -28,6 +28,7 @@ export function ksvm(name: string, flags: readonly string[] = []): Contender {
         stale.kind.name,
         "--settle",
         "1s",
+        "--unsafe-settle",
         "--apiserver-endpoints",
         route.url,
         "-o",
@@ -51,8 +52,8 @@ function settleSecondsOf(stdout: string): number {
   const events = stdout
     .trim()
     .split("\n")
-    .map((line) => JSON.parse(line) as { readonly type: string; readonly remainingMs?: number });
-  return Math.max(0, ...events.map(({ type, remainingMs = 0 }) => (type === "settling" ? remainingMs / 1_000 : 0)));
+    .map((line) => JSON.parse(line) as { readonly type: string; readonly leftMs?: number });
+  return Math.max(0, ...events.map(({ type, leftMs = 0 }) => (type === "settling" ? leftMs / 1_000 : 0)));
 }
 
 /** Kubernetes' own migrator, its client limits lifted, warm; its start is no part of what it takes. */

@@ -66,8 +66,8 @@ async function threeObjects(
   const events = run.stdout
     .trim()
     .split("\n")
-    .map((line) => JSON.parse(line) as { readonly type: string; readonly remainingMs?: number });
-  const settleMs = Math.max(0, ...events.map(({ type, remainingMs = 0 }) => (type === "settling" ? remainingMs : 0)));
+    .map((line) => JSON.parse(line) as { readonly type: string; readonly leftMs?: number });
+  const settleMs = Math.max(0, ...events.map(({ type, leftMs = 0 }) => (type === "settling" ? leftMs : 0)));
   const row = {
     name: `three objects, ${roundTripMs} ms`,
     seconds: rounded(run.seconds, 2),

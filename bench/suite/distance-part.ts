@@ -15,7 +15,7 @@ export const DISTANCE: Part = {
   title: "Far away",
   about: `Objects of 2 KB, with a round trip of so many milliseconds between the migrator and the API server. The others get ${OBJECTS_OF_OTHERS.toLocaleString("en")} objects: at 50 ms, ${OBJECTS.toLocaleString("en")} would take them a quarter of an hour.`,
   async run(context) {
-    const ours = [ksvm("ksvm"), ksvm("ksvm --priority=fast", [])];
+    const ours = [ksvm("ksvm")];
     const rows = [...(await measured(ours, OBJECTS, context))];
     const { peerSource } = context;
     const others: Contender[] = [IN_TREE];

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import { parseAllDocuments } from "yaml";
-import type { NewObject } from "../../src/old/kube/client.ts";
-import type { Resource } from "../../src/old/kube/resources.ts";
+import { type NewObject, type Resource } from "../../test/api-client.ts";
 import type { Cluster } from "../../test/integration/cluster.ts";
 import { directRoute, type Route } from "./route.ts";
 

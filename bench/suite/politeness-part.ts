@@ -16,7 +16,6 @@ const ALONE_MS = 15_000;
 const BUSY_PAIRS_PER_SECOND = 120;
 
 const KSVM = ksvm("ksvm");
-const FAST = ksvm("ksvm --priority=fast", []);
 const LOW = [1, 2].map((limit) => ksvm(`ksvm --max-in-flight=${limit}`, [`--max-in-flight=${limit}`]));
 
 export const POLITENESS: Part = {
@@ -34,10 +33,9 @@ export const POLITENESS: Part = {
         rows.push(await felt(arena, name, work, context));
       };
       await add("alone", undefined);
-      for (const contender of [KSVM, FAST, ...LOW, ...peers, KSVM]) await add(contender.name, contender);
+      for (const contender of [KSVM, ...LOW, ...peers, KSVM]) await add(contender.name, contender);
       const lift = await queueRewrites(cluster);
       await add("ksvm, with the FlowSchemas of deploy/base", KSVM);
-      await add("ksvm --priority=fast, with them", FAST);
       await lift();
       const busy = startClient(cluster, "background", BUSY_PAIRS_PER_SECOND);
       await add("half busy: alone", undefined);

@@ -40,7 +40,6 @@ export const ROUGH: Part = {
         const conversion = { strategy: "Webhook", webhook: { conversionReviewVersions: ["v1"], clientConfig } };
         const arena = await Arena.create(cluster, OBJECTS, context, { conversion });
         rows.push(await arena.measure(ksvm("ksvm, with a conversion webhook")));
-        rows.push(await arena.measure(ksvm("ksvm --priority=fast, with it", [])));
       } finally {
         await webhook.end();
       }

@@ -1,4 +1,4 @@
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../../test/api-client.ts";
 import { TestKind } from "../../test/integration/crd-fixture.ts";
 import type { Cluster } from "../../test/integration/cluster.ts";
 import { runKsvm } from "../run-ksvm.ts";
@@ -15,7 +15,7 @@ const IDLE_CRDS = 1_000;
 export const SIZE: Part = {
   name: "size",
   title: "Size",
-  about: `Objects of 2 KB, ${LARGE} objects of 1 MB, ${RESOURCES} resources with 250 objects each in one \`ksvm migrate --all-stale\`, and \`ksvm controller\` on ${IDLE_CRDS.toLocaleString("en")} CRDs on which nothing is to be done, for a minute. Seconds include the start of the process and the wait for writes that may still be under way.`,
+  about: `Objects of 2 KB, ${LARGE} objects of 1 MB, ${RESOURCES} resources with 250 objects each in one \`ksvm migrate --all\`, and \`ksvm controller\` on ${IDLE_CRDS.toLocaleString("en")} CRDs on which nothing is to be done, for a minute. Seconds include the start of the process and the wait for writes that may still be under way.`,
   async run(context) {
     const rows = [await small(1_000, context), await small(10_000, context)];
     await withCluster({ signal: context.signal }, async (cluster) => {
@@ -36,7 +36,7 @@ export const SIZE: Part = {
       rows.push(
         await migrated(
           cluster,
-          { name: `${RESOURCES} resources, --all-stale`, count: RESOURCES * 250, args: ["--all-stale"] },
+          { name: `${RESOURCES} resources, --all`, count: RESOURCES * 250, args: ["--all"] },
           context,
         ),
       );

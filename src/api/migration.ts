@@ -6,6 +6,9 @@ import type { ObjectMeta } from "./meta.ts";
  */
 export const MIGRATION_GROUP = "migration.k8s.io";
 export const MIGRATION_API_VERSION = "migration.k8s.io/v1alpha1";
+/** The paths of both resources of it, as those of src/kube/objects.ts. */
+export const MIGRATIONS = `/apis/${MIGRATION_API_VERSION}/storageversionmigrations`;
+export const STORAGE_STATES = `/apis/${MIGRATION_API_VERSION}/storagestates`;
 
 /** The namespace that everything installed lives in, named by the migrator's proposal. */
 export const SYSTEM_NAMESPACE = "kube-storage-migration";

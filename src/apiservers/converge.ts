@@ -125,6 +125,8 @@ async function discoveryLag(
 export interface DiscoveredResource {
   readonly name: string;
   readonly kind: string;
+  readonly singularName?: string;
+  readonly shortNames?: readonly string[] | null;
   readonly namespaced: boolean;
   readonly verbs: readonly string[];
   readonly storageVersionHash?: string;

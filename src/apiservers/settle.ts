@@ -57,6 +57,7 @@ export async function settleCrds(
         if (!(error instanceof EpochChanged)) throw error;
         changed.set(error.resource, error);
         waiting = waiting.filter(({ metadata }) => metadata.name !== error.resource);
+        if (waiting.length === 0) throw error;
       }
     }
   };
@@ -64,7 +65,12 @@ export async function settleCrds(
     const now = await oldestClock(client, options.signal);
     return waiting.every((crd) => now - lastSpecChange(crd) > LONG_PAST_MS);
   };
-  await settle(client, ask, isLongPast, options);
+  try {
+    await settle(client, ask, isLongPast, options);
+  } catch (error) {
+    // None is left to wait for.
+    if (!(error instanceof EpochChanged)) throw error;
+  }
   return changed;
 }
 

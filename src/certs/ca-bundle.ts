@@ -1,7 +1,7 @@
 import type { X509Certificate } from "node:crypto";
 import { WEBHOOK_NAME } from "../freeze/rule.ts";
-import { WEBHOOK_CONFIGURATIONS } from "../kube/objects.ts";
-import type { ApiClient, KubeObject } from "../old/kube/client.ts";
+import type { Client } from "../kube/client.ts";
+import { type KubeObject, WEBHOOK_CONFIGURATIONS } from "../kube/objects.ts";
 import { isValidAt, periodOf } from "../serving/certificates.ts";
 import { CA_BUNDLE_FIELD_MANAGER } from "../webhook/webhook-configuration.ts";
 import { certificatesIn, decoded, KEYS, type SecretObject } from "./secret-contents.ts";
@@ -19,7 +19,7 @@ export interface BundleHolder extends KubeObject {
  * `undefined` where the Secret holds none.
  */
 export function caBundleOf(secret: Pick<SecretObject, "data"> | undefined): string | undefined {
-  const cas = certificatesIn(decoded({ metadata: {}, ...secret }, KEYS.bundle));
+  const cas = certificatesIn(decoded(secret, KEYS.bundle));
   return cas.length === 0 ? undefined : bundleOf(cas);
 }
 
@@ -101,11 +101,11 @@ export function configurationPath(name: string): string {
 
 /** Reads the configuration, `undefined` where it is not installed. @throws {ApiError} */
 export function findConfiguration(
-  { kube }: ApiClient,
+  client: Client,
   name: string,
   signal: AbortSignal,
 ): Promise<BundleHolder | undefined> {
-  return kube.find<BundleHolder>(configurationPath(name), { signal });
+  return client.find<BundleHolder>(configurationPath(name), { signal });
 }
 
 /**
@@ -115,12 +115,12 @@ export function findConfiguration(
  * @throws {ApiError} Conflict if the configuration changed in between.
  */
 export async function publishBundle(
-  { kube }: ApiClient,
+  client: Client,
   configuration: BundleHolder,
   caBundle: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const { name = "", uid, resourceVersion } = configuration.metadata;
+  const { name, uid, resourceVersion } = configuration.metadata;
   const body = {
     apiVersion: "admissionregistration.k8s.io/v1",
     kind: "ValidatingWebhookConfiguration",
@@ -129,5 +129,5 @@ export async function publishBundle(
     webhooks: [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }],
   };
   const options = { fieldManager: CA_BUNDLE_FIELD_MANAGER, signal };
-  await kube.apply(configurationPath(name), body, options);
+  await client.apply(configurationPath(name), body, options);
 }

@@ -1,7 +1,7 @@
 import type { X509Certificate } from "node:crypto";
 import type { Clock } from "../clock.ts";
 import { KsvmError } from "../errors.ts";
-import type { ApiClient } from "../old/kube/client.ts";
+import type { Client } from "../kube/client.ts";
 import { findConfiguration, publishedBundleOf, trustsAll } from "./ca-bundle.ts";
 import { periodOf } from "../serving/certificates.ts";
 import { brokenReason, renewalTimeOf } from "./rotation-plan.ts";
@@ -40,7 +40,7 @@ export interface CertificateStatus {
  * @throws {KsvmError} NotFound where there is no Secret, CertificateSecretUnusable if it belongs to another owner.
  */
 export async function certificateStatus(
-  client: ApiClient,
+  client: Client,
   options: {
     readonly namespace: string;
     readonly secret: string;

@@ -4,11 +4,8 @@ import { ApiServerMissing, type ApiServerOptions, askEach } from "../apiservers/
 import type { Clock } from "../clock.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
-import { whose } from "../kube/errors.ts";
-import { isNamespaceMissing } from "../old/kube/absent.ts";
-import { type ApiClient, isConflict } from "../old/kube/client.ts";
-import { LoopPace } from "../old/retry/loop-pace.ts";
-import type { Retrier } from "../old/retry/retrier.ts";
+import { ApiError, whose } from "../kube/errors.ts";
+import { retry } from "../kube/retry.ts";
 import {
   type BundleHolder,
   bundleOf,
@@ -68,11 +65,12 @@ export interface CertificateTools {
 /** What the certificates are kept with. */
 export interface EnsureOptions extends CertificateTools {
   readonly settings: CertificateSettings;
-  readonly client: ApiClient;
+  readonly client: Client;
   /** @default another process asks the API servers whether they show a new CA, and goes on with the rotation */
   readonly apiServers?: ApiServerOptions;
   readonly clock: Clock;
-  readonly retrier: Retrier;
+  /** Milliseconds for which what fails and may pass is tried again. @default {@link PATIENCE_MS} */
+  readonly patienceMs?: number;
   readonly logger: Logger;
   readonly signal: AbortSignal;
   /** Rotates the CA and the serving certificate even where nothing is due. @default false */
@@ -96,10 +94,10 @@ export type EnsureResult = { readonly now: number } & (
 
 /** So many others at once would have to win. */
 const MAX_CONFLICTS = 50;
+const PATIENCE_MS = 900_000;
 /**
- * From one turn to the next, in milliseconds: twice as long each time. A whole rotation takes eight turns, three
- * seconds of pauses; where another client undoes each step, or a step has to wait for a moment that is past, they would
- * never end.
+ * Between two turns, in milliseconds: twice as long each time. A whole rotation takes eight turns, six seconds of
+ * pauses; where another client undoes each step, or a step has to wait for a moment that is past, they would never end.
  */
 const MIN_TURN_MS = 25;
 const MAX_TURN_MS = 5_000;
@@ -114,16 +112,13 @@ const MAX_TURNS = 40;
  * @throws {KsvmError} CertificateSecretUnusable, ClocksDisagree, RotationStuck, or what a request ends in.
  */
 export async function ensureCertificates(options: EnsureOptions): Promise<EnsureResult> {
-  const { clock, logger, retrier, settings, signal } = options;
+  const { client, clock, logger, patienceMs = PATIENCE_MS, settings, signal } = options;
   const turns = new RotationTurns(options);
-  const pace = new LoopPace({ clock, minMs: MIN_TURN_MS, maxMs: MAX_TURN_MS });
+  const waits = { clock, random: client.random };
   for (let conflicts = 0, taken = 0; ; ) {
-    await pace.turn(signal);
     try {
-      const result = await retrier.run(() => turns.next(), signal);
-      if (result !== undefined) {
-        return result;
-      }
+      const result = await retry(waits, () => turns.next(), { signal, forMs: patienceMs });
+      if (result !== undefined) return result;
       taken++;
       if (taken >= MAX_TURNS) {
         const text = `Cannot finish with Secret "${settings.namespace}/${settings.secret}": ${taken} steps were taken`;
@@ -135,14 +130,15 @@ export async function ensureCertificates(options: EnsureOptions): Promise<Ensure
         throw error;
       }
       logger.debug("Another client changed the certificates; reading them again");
-      await clock.sleep(20 * conflicts, signal);
     }
+    await clock.sleep(Math.min(MAX_TURN_MS, MIN_TURN_MS * 2 ** (taken + conflicts - 1)), signal);
   }
 }
 
 /** Another client wrote the Secret or the configuration in between, or deleted it. */
 function isLost(error: unknown): boolean {
-  return isConflict(error) || (whose(error) === "gone" && !isNamespaceMissing(error));
+  const isNamespace = error instanceof ApiError && error.answer?.details?.kind === "namespaces";
+  return whose(error) === "conflict" || (whose(error) === "gone" && !isNamespace);
 }
 
 /** How long those that are only looked at once, since a later run looks again, may take, in milliseconds. */
@@ -191,9 +187,7 @@ class RotationTurns {
   async next(): Promise<EnsureResult | undefined> {
     const read = await this.#read();
     const step = this.#plan(read, false);
-    const result = await this.#take(step, read);
-    this.#options.retrier.progressed();
-    return result;
+    return this.#take(step, read);
   }
 
   async #read(): Promise<Read> {
@@ -399,7 +393,7 @@ const ANSWER_MS = 5_000;
 async function proveBundleSeen(
   cas: readonly X509Certificate[],
   apiServers: ApiServerOptions,
-  { client: { kube }, settings, signal, wait }: EnsureOptions,
+  { client, settings, signal, wait }: EnsureOptions,
 ): Promise<void> {
   const path = configurationPath(settings.webhookConfiguration);
   const ask = async (apiServer: Client, asking: AbortSignal): Promise<boolean> => {
@@ -407,12 +401,12 @@ async function proveBundleSeen(
     const shown = publishedBundleOf(await apiServer.get<BundleHolder>(path, options));
     return shown !== undefined && trustsAll(shown, cas);
   };
-  const { clock } = kube;
+  const { clock } = client;
   const end = clock.monotonic() + (wait === true ? settings.timeoutMs : Math.min(settings.timeoutMs, ONE_LOOK_MS));
   for (;;) {
     let reason: string;
     try {
-      const { answers } = await askEach(kube, apiServers, ask, signal);
+      const { answers } = await askEach(client, apiServers, ask, signal);
       const behind = answers.find(({ answer }) => !answer);
       if (behind === undefined) return;
       reason = `${behind.address} does not show the new CA in the caBundle`;

@@ -3,8 +3,8 @@ import { watch } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { type Clock, systemClock } from "../clock.ts";
-import type { ServerClock } from "../old/kube/server-clock.ts";
 import type { CertificateSource, ServingPair, SourceOptions } from "../webhook/serving-certificate.ts";
+import type { ServerClock } from "./server-clock.ts";
 
 /** Options of {@link FileSource}. */
 export interface FileSourceOptions extends SourceOptions {

@@ -1,5 +1,4 @@
-import { LoopPace } from "../old/retry/loop-pace.ts";
-import { Waker } from "../old/retry/waker.ts";
+import { Waker } from "../waker.ts";
 import { ensureCertificates, type EnsureOptions, type EnsureResult, WaitClock } from "./ensure.ts";
 
 /** The certificates are looked at this often, in milliseconds. */
@@ -22,11 +21,8 @@ export async function keepCertificates(
   },
 ): Promise<void> {
   const { clock, logger, signal, intervalMs = KEEP_INTERVAL_MS, lost = new Waker() } = options;
-  // Whatever the next look is said to be.
-  const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS });
   const waits = new WaitClock(clock);
   while (!signal.aborted) {
-    await pace.turn(signal).catch(() => undefined);
     lost.begin();
     const result = await ensureCertificates({ ...options, waits }).catch((error: unknown) => {
       if (!signal.aborted) {
@@ -34,7 +30,10 @@ export async function keepCertificates(
       }
       return undefined;
     });
-    await lost.wait(pauseAfter(result, intervalMs), clock, signal).catch(() => undefined);
+    // One that is lost again and again is not looked at all the time.
+    await clock.sleep(MIN_INTERVAL_MS, signal).catch(() => undefined);
+    const pauseMs = pauseAfter(result, intervalMs) - MIN_INTERVAL_MS;
+    await lost.wait(Math.max(0, pauseMs), clock, signal).catch(() => undefined);
   }
 }
 

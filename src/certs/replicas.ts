@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { connect } from "node:tls";
 import type { Logger } from "pino";
 import { messageOf } from "../errors.ts";
+import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
-import type { ApiClient } from "../old/kube/client.ts";
 import { isIssuedBy } from "./secret-contents.ts";
 import { serverNameOf, type ServiceNames } from "./service-names.ts";
 
@@ -47,13 +47,13 @@ const HANDSHAKE_TIMEOUT_MS = 5_000;
  * @throws {ApiError}
  */
 export async function findReplicas(
-  { kube }: ApiClient,
+  client: Client,
   { namespace, service }: ServiceNames,
   signal: AbortSignal,
 ): Promise<readonly ReplicaAddress[] | undefined> {
   const path = `/apis/discovery.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/endpointslices`;
   const query = { labelSelector: `kubernetes.io/service-name=${service}` };
-  const slices = await unlessForbidden(kube.list<EndpointSlice>(path, { query, signal }));
+  const slices = await unlessForbidden(client.list<EndpointSlice>(path, { query, signal }));
   return slices?.items.flatMap(addressesOf);
 }
 
@@ -79,7 +79,7 @@ export async function othersThan(
     settings,
     signal,
   }: {
-    readonly client: ApiClient;
+    readonly client: Client;
     readonly logger: Logger;
     readonly servedBy?: ServedBy | undefined;
     readonly settings: ServiceNames & { readonly replicaEndpoints?: readonly ReplicaAddress[] | undefined };

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { isOurs } from "../api/ours.ts";
 import { KsvmError } from "../errors.ts";
-import type { KubeObject } from "../old/kube/client.ts";
+import type { KubeObject } from "../kube/objects.ts";
 import { isForServers, periodOf } from "../serving/certificates.ts";
 import type { IssuedPair } from "./issue.ts";
 import type { CertificateFacts, StoredFacts } from "./rotation-plan.ts";
@@ -108,8 +108,8 @@ export function certificatesIn(pemText: string): readonly X509Certificate[] {
 }
 
 /** The text of one key of a Secret; empty where it is missing. */
-export function decoded({ data }: SecretObject, key: string): string {
-  return Buffer.from(data?.[key] ?? "", "base64").toString("utf8");
+export function decoded(secret: Pick<SecretObject, "data"> | undefined, key: string): string {
+  return Buffer.from(secret?.data?.[key] ?? "", "base64").toString("utf8");
 }
 
 /** Whether another owner filled the Secret. */

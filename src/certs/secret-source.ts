@@ -1,10 +1,8 @@
 import { NewestSeen } from "../api/newest-seen.ts";
-import { isNewer } from "../api/resource-version.ts";
 import { type Clock, systemClock } from "../clock.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { SECRETS } from "../old/kube/resources.ts";
-import type { ServerClock } from "../old/kube/server-clock.ts";
-import { watchObject } from "../old/kube/watch.ts";
+import type { Client } from "../kube/client.ts";
+import { isLater } from "../kube/objects.ts";
+import { watch } from "../kube/watch.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type {
   CertificateSource,
@@ -13,12 +11,13 @@ import type {
   SourceOptions,
 } from "../webhook/serving-certificate.ts";
 import { decoded, KEYS, type SecretObject } from "./secret-contents.ts";
-import { readSecret, type SecretRef } from "./secret-store.ts";
+import { readSecret, type SecretRef, secretsPath } from "./secret-store.ts";
+import type { ServerClock } from "./server-clock.ts";
 
 /** Options of {@link SecretSource}. */
 export interface SecretSourceOptions extends SourceOptions {
   readonly certificate: Pick<ServingCertificate, "offer" | "current">;
-  readonly client: ApiClient;
+  readonly client: Client;
   /** The Secret of `ksvm certs`, or one that cert-manager fills. */
   readonly ref: SecretRef;
   /** @default the clock of this machine */
@@ -104,16 +103,16 @@ export class SecretSource implements CertificateSource {
 
   async #watch(signal: AbortSignal): Promise<void> {
     const { client, ref } = this.#options;
-    const onFailure = (error: unknown): void => this.#failures.failed(error);
-    const watch = { ...ref, resourceVersion: "", signal, clock: this.#clock, onFailure };
-    for await (const event of watchObject<SecretObject>(client.transport, SECRETS, watch)) {
+    // Without a resourceVersion the Secret as it is now comes first.
+    const options = { resourceVersion: "", query: { fieldSelector: `metadata.name=${ref.name}` }, signal };
+    for await (const event of watch<SecretObject>(client, secretsPath(ref.namespace), options)) {
       if (event.type === "ADDED" || event.type === "MODIFIED") {
         this.#take(event.object);
       }
     }
   }
 
-  /** Reads the Secret. @throws {ApiError | TransportError} */
+  /** Reads the Secret. @throws {ApiError} */
   async look(signal: AbortSignal): Promise<void> {
     const sentAfter = this.#newest.resourceVersion;
     const { secret, serverTime } = await readSecret(this.#options.client, this.#options.ref, signal);
@@ -196,5 +195,5 @@ export class SecretSource implements CertificateSource {
 
 /** Whether a Secret is older than one that was read before, as where etcd was restored from a backup. */
 function isOlder({ metadata: { resourceVersion } }: SecretObject, before: string | undefined): boolean {
-  return before !== undefined && resourceVersion !== undefined && isNewer(before, resourceVersion);
+  return before !== undefined && isLater(before, resourceVersion);
 }

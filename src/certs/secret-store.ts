@@ -1,9 +1,8 @@
 import type { ObjectMeta } from "../api/meta.ts";
 import { MANAGED_BY_LABEL } from "../api/names.ts";
 import { managedByOf } from "../api/ours.ts";
+import type { Client } from "../kube/client.ts";
 import { isAbsent } from "../kube/errors.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { collectionPath, objectPath, SECRETS } from "../old/kube/resources.ts";
 import { SECRET_TYPE, type SecretObject } from "./secret-contents.ts";
 
 /** Which Secret. */
@@ -28,15 +27,24 @@ export interface SecretChange {
   readonly annotations?: Readonly<Record<string, string | undefined>>;
 }
 
+/** The path of all Secrets of a namespace. */
+export function secretsPath(namespace: string): string {
+  return `/api/v1/namespaces/${encodeURIComponent(namespace)}/secrets`;
+}
+
+function pathOf({ name, namespace }: SecretRef): string {
+  return `${secretsPath(namespace)}/${encodeURIComponent(name)}`;
+}
+
 /** Reads the Secret. It reads from etcd, never from a cache. @throws {ApiError} */
-export async function readSecret({ kube }: ApiClient, ref: SecretRef, signal: AbortSignal): Promise<StoredSecret> {
+export async function readSecret(client: Client, ref: SecretRef, signal: AbortSignal): Promise<StoredSecret> {
   try {
-    const { body, date } = await kube.request<SecretObject>("GET", objectPath(SECRETS, ref), { signal });
+    const { body, date } = await client.request<SecretObject>("GET", pathOf(ref), { signal });
     return { secret: body, serverTime: date };
   } catch (error) {
     if (!isAbsent(error, ref.name)) throw error;
     // The first certificates have to be valid by the API server's clock as well, which no error tells.
-    const { date } = await kube.request("GET", "/version", { signal });
+    const { date } = await client.request("GET", "/version", { signal });
     return { secret: undefined, serverTime: date };
   }
 }
@@ -47,16 +55,16 @@ export async function readSecret({ kube }: ApiClient, ref: SecretRef, signal: Ab
  * @throws {ApiError} Conflict if another client wrote it in between: read it again
  */
 export async function writeSecret(
-  { kube }: ApiClient,
+  client: Client,
   ref: SecretRef,
   write: { readonly before: SecretObject | undefined; readonly change: SecretChange },
   signal: AbortSignal,
 ): Promise<void> {
   const body = changed(ref, write.before, write.change);
   if (write.before === undefined) {
-    await kube.create(collectionPath(SECRETS, ref.namespace), body, { signal });
+    await client.create(secretsPath(ref.namespace), body, { signal });
   } else {
-    await kube.request("PUT", objectPath(SECRETS, ref), { signal }, { body });
+    await client.request("PUT", pathOf(ref), { signal }, { body });
   }
 }
 

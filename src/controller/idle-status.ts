@@ -6,7 +6,7 @@ import { messageOf } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { migrationOf } from "../migrations/read-migration.ts";
-import type { Waker } from "../old/retry/waker.ts";
+import type { Waker } from "../waker.ts";
 import type { MigrationQueue, QueuedMigration } from "./migration-queue.ts";
 import { migrationPath } from "./migration-record.ts";
 import { conditionsIn, type Phase } from "./migration-status.ts";

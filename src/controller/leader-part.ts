@@ -1,11 +1,11 @@
 import { keepCertificates } from "../certs/keep-certificates.ts";
-import { messageOf } from "../errors.ts";
+import { Client } from "../kube/client.ts";
+import type { Send } from "../kube/http.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import type { ResourceSeries } from "../observability/resource-series.ts";
-import { Retrier } from "../old/retry/retrier.ts";
-import type { Waker } from "../old/retry/waker.ts";
 import { retireStorageStates } from "../trigger/retire.ts";
 import { Trigger } from "../trigger/trigger.ts";
+import type { Waker } from "../waker.ts";
 import type { LeaderElector } from "./leader-election.ts";
 import { MigrationController } from "./migration-controller.ts";
 import { type MigrationObserver, observeMigration, observeTrigger } from "./observe.ts";
@@ -42,7 +42,7 @@ export async function lead(options: LeaderOptions, leading: AbortSignal): Promis
 }
 
 function migrateAll(options: LeaderOptions, signal: AbortSignal): Promise<void> {
-  const { client, clock, loops, metrics, series, settings } = options;
+  const { clock, loops, metrics, series, settings } = options;
   const freezes = new Set<string>();
   const observe = (resource: string): MigrationObserver => {
     const loop = loops.add("migrations");
@@ -50,7 +50,6 @@ function migrateAll(options: LeaderOptions, signal: AbortSignal): Promise<void> 
   };
   const controller = new MigrationController({
     ...options,
-    client: client.kube,
     runs: settings.runs,
     maxConcurrent: settings.concurrentMigrations,
     finishedLimit: settings.finishedMigrationsLimit,
@@ -73,9 +72,15 @@ function migrateAll(options: LeaderOptions, signal: AbortSignal): Promise<void> 
 
 async function trigger(options: LeaderOptions, signal: AbortSignal): Promise<void> {
   const { clock, feed, leadership, logger, loops, metrics, series, settings } = options;
-  const client = options.client.fencedBy(() => Promise.resolve(leadership.assertLeading()));
+  const { address, random, send } = options.client;
+  // Nothing is written once this replica may not lead any more.
+  const fenced: Send = async (request) => {
+    if (request.method !== "GET") leadership.assertLeading();
+    return send(request);
+  };
+  const client = new Client({ address, clock: options.client.clock, random, send: fenced });
   if (settings.trigger === undefined) {
-    await retireStorageStates({ client, clock, logger, signal });
+    await retireStorageStates(client, logger, signal);
     return;
   }
   const { crdMode, endpoints, ignored } = settings.runs;
@@ -93,13 +98,7 @@ async function certificates(options: LeaderOptions, signal: AbortSignal): Promis
   const { crdMode, endpoints, ignored } = settings.runs;
   if (crdMode === "rewrite" || settings.webhook.certificates !== "own") return;
   const shared = { ...machine.certificates, settings: settings.certificates, client, logger, lost, signal };
-  await loops.add("certificates").keep((loop) => {
-    const { clock } = loop;
-    const onRetry = (error: unknown, delayMs: number): void => {
-      logger.debug({ reason: messageOf(error), delayMs }, "Trying again");
-      loop.pause(delayMs);
-    };
-    const retrier = new Retrier({ clock, random: client.kube.random, onRetry });
-    return keepCertificates({ ...shared, apiServers: { endpoints, ignored }, clock, retrier });
-  }, signal);
+  await loops
+    .add("certificates")
+    .keep(({ clock }) => keepCertificates({ ...shared, apiServers: { endpoints, ignored }, clock }), signal);
 }

@@ -6,7 +6,7 @@ import type { FreezeOwner } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import type { RunSettings } from "../migrator/migrate.ts";
-import { Waker } from "../old/retry/waker.ts";
+import { Waker } from "../waker.ts";
 import { EventRecorder } from "./event-recorder.ts";
 import { deleteExpired } from "./expiry.ts";
 import { liftLeftFreezes } from "./freezes.ts";

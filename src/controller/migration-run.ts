@@ -7,7 +7,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { migrate, type RunSettings } from "../migrator/migrate.ts";
 import type { MigrationEvent, MigrationResult } from "../migrator/types.ts";
-import { Waker } from "../old/retry/waker.ts";
+import { Waker } from "../waker.ts";
 import { encryptionEvidence } from "../reencrypt/evidence.ts";
 import { reencryptResource } from "../reencrypt/reencrypt.ts";
 import { type EventRecorder, eventText, phaseText } from "./event-recorder.ts";

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { CertificateTools } from "../certs/ensure.ts";
 import type { Clock } from "../clock.ts";
+import type { Client } from "../kube/client.ts";
 import {
   addProcessMetrics,
   type HealthServer,
@@ -9,7 +10,6 @@ import {
 } from "../observability/health.ts";
 import { Loops } from "../observability/loops.ts";
 import type { Metrics } from "../observability/metrics.ts";
-import type { ApiClient } from "../old/kube/client.ts";
 import type { ControllerSettings } from "./settings.ts";
 import { WebhookPart, type WebhookPartOptions } from "./webhook-part.ts";
 
@@ -17,7 +17,7 @@ import { WebhookPart, type WebhookPartOptions } from "./webhook-part.ts";
 
 /** What every part of a replica needs. */
 export interface ReplicaOptions {
-  readonly client: ApiClient;
+  readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;

@@ -4,9 +4,8 @@ import type { Clock } from "../clock.ts";
 import { type MigrationChange, MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import { ResourceSeries } from "../observability/resource-series.ts";
-import { Retrier } from "../old/retry/retrier.ts";
-import { Waker } from "../old/retry/waker.ts";
-import { removeWebhook } from "../webhook/remove-configuration.ts";
+import { Waker } from "../waker.ts";
+import { removeWebhook } from "../webhook/configuration-keeper.ts";
 import { LeaderElector } from "./leader-election.ts";
 import { lead, type LeaderOptions } from "./leader-part.ts";
 import { MACHINE_PARTS, type MachineParts, replicaLoops, type ReplicaOptions, together } from "./replica.ts";
@@ -85,7 +84,7 @@ function compete(options: Omit<LeaderOptions, "leadership">, clock: Clock, signa
     working: "The Lease of the leader can be read and written again",
   });
   const leadership = new LeaderElector({
-    client: client.kube,
+    client,
     clock,
     namespace: settings.namespace,
     name: CONTROLLER_LEASE,
@@ -109,8 +108,8 @@ function issueForNames(
   tools: CertificateTools | undefined,
   signal: AbortSignal,
 ): Promise<unknown> {
-  const retrier = new Retrier({ clock, random: client.kube.random, maxIdleMs: ISSUE_PATIENCE_MS });
-  return ensureCertificates({ ...tools, settings: settings.certificates, client, clock, logger, retrier, signal });
+  const limits = { patienceMs: ISSUE_PATIENCE_MS, signal };
+  return ensureCertificates({ ...tools, ...limits, settings: settings.certificates, client, clock, logger });
 }
 
 /** How far the migrations that are under way are, for the words of a denial. Every replica denies, one migrates. */

@@ -13,15 +13,16 @@ import {
 } from "../certs/secret-contents.ts";
 import { SecretLosses } from "../certs/secret-losses.ts";
 import { SecretSource } from "../certs/secret-source.ts";
+import { ServerClock } from "../certs/server-clock.ts";
 import { hostIn, serverNameOf } from "../certs/service-names.ts";
 import { distrustOf } from "../certs/trust-chain.ts";
 import type { Clock } from "../clock.ts";
+import type { Client } from "../kube/client.ts";
+import type { KubeObject } from "../kube/objects.ts";
 import { FailureLog } from "../observability/failure-log.ts";
 import type { Loop, Loops } from "../observability/loops.ts";
 import type { Metrics } from "../observability/metrics.ts";
-import type { ApiClient, KubeObject } from "../old/kube/client.ts";
-import { ServerClock } from "../old/kube/server-clock.ts";
-import type { Waker } from "../old/retry/waker.ts";
+import type { Waker } from "../waker.ts";
 import { purposeProblemOf } from "../serving/certificates.ts";
 import { VALIDATE_PATH } from "../webhook/app.ts";
 import { ConfigurationKeeper } from "../webhook/configuration-keeper.ts";
@@ -33,7 +34,7 @@ import type { ServingSettings } from "./settings.ts";
 
 /** What a {@link WebhookPart} needs. */
 export interface WebhookPartOptions {
-  readonly client: ApiClient;
+  readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;

@@ -117,7 +117,7 @@ export async function freeze(
     // which moved the resourceVersion.
     const claimed = await annotate(client, crd, { [OWNER]: JSON.stringify(owner) }, signal);
     if (claimed === undefined) continue;
-    if (guard.kind === "policy") await installPolicy(client, name, owner, signal);
+    if (guard.kind === "policy") await installPolicy(client, name, owner);
     const frozen = await annotate(client, claimed, { [MIGRATING]: MIGRATING_VALUE }, signal);
     if (frozen !== undefined) return frozen;
   }
@@ -152,8 +152,12 @@ async function annotate(
   }
 }
 
-/** Applied, so that one which a dead run left has the content of this program by then. */
-async function installPolicy(client: Client, crdName: string, owner: FreezeOwner, signal: AbortSignal): Promise<void> {
+/**
+ * Applied, so that one which a dead run left has the content of this program by then. Not broken off half way: what is
+ * under way could arrive after the run has removed its policy.
+ */
+async function installPolicy(client: Client, crdName: string, owner: FreezeOwner): Promise<void> {
+  const { signal } = new AbortController();
   const name = policyName(crdName);
   const metadata = { name, labels: LABELS, annotations: { [OWNER]: JSON.stringify(owner) } };
   const apiVersion = "admissionregistration.k8s.io/v1";

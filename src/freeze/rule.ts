@@ -3,8 +3,8 @@ import type { Crd } from "../kube/objects.ts";
 
 /*
  * The freeze rule: an update of a CRD is denied where the old object is frozen and the set of storage versions differs.
- * The old object decides, so lifting the freeze and changing the storage version takes two updates, and a run sees the
- * first one. The rule is here three times: in TypeScript for the webhook, and in CEL for its matchConditions and for
+ * The old object decides, so lifting the freeze and changing the storage version takes two updates: nobody does both by
+ * accident. The rule is here three times: in TypeScript for the webhook, and in CEL for its matchConditions and for
  * the policy. The contract test holds all three to the same cases on a real API server.
  *
  * KEP-2855, "Proposed Admission Webhook".

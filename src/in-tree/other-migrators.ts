@@ -1,13 +1,10 @@
-import type { ObjectMeta } from "../api/meta.ts";
-import type { CallOptions } from "../old/kube/call-options.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import type { Projection } from "../old/json/json-projection.ts";
-import { projectedPages } from "../old/kube/list-projected.ts";
-import { DEPLOYMENTS } from "../old/kube/resources.ts";
+import type { Client } from "../kube/client.ts";
+import { collectionPath, type KubeObject, objectPath } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { everyItem } from "../resources/discover.ts";
 
 /** A Deployment of apps/v1, as far as it is looked at. */
-export interface Deployment {
-  readonly metadata: ObjectMeta;
+export interface Deployment extends KubeObject {
   readonly spec: {
     readonly replicas?: number;
     readonly template: {
@@ -31,32 +28,7 @@ export interface OtherMigrator {
   readonly because: string;
 }
 
-/** Deployments on one page. */
-const PAGE_SIZE = 40;
-/** What is read of each: other clients may make them as large as an object may be. */
-const DEPLOYMENT_FIELDS: Projection = {
-  fields: {
-    metadata: {
-      fields: {
-        name: "all",
-        namespace: "all",
-        uid: "all",
-        labels: { fields: { "app.kubernetes.io/name": "all", "app.kubernetes.io/component": "all" } },
-      },
-    },
-    spec: {
-      fields: {
-        replicas: "all",
-        template: {
-          fields: {
-            spec: { fields: { containers: { items: { fields: { name: "all", image: "all", command: "all" } } } } },
-          },
-        },
-      },
-    },
-  },
-};
-
+const DEPLOYMENTS = { group: "apps", version: "v1", plural: "deployments" };
 /** https://github.com/kubernetes-sigs/kube-storage-version-migrator/tree/master/manifests */
 const ORIGINAL_IMAGES = [
   "storage-version-migration-migrator",
@@ -71,28 +43,25 @@ const ORIGINAL_NAMES = ["migrator", "trigger"];
  * @throws {ApiError}
  */
 export async function findOtherMigrators(
-  client: ApiClient,
+  client: Client,
   namespace: string,
-  options: CallOptions = {},
+  signal: AbortSignal,
 ): Promise<readonly OtherMigrator[]> {
   const found: OtherMigrator[] = [];
-  const list = { limit: PAGE_SIZE, projection: DEPLOYMENT_FIELDS, ...options };
-  for await (const { items } of projectedPages(client.transport, DEPLOYMENTS, list)) {
-    found.push(...items.flatMap((deployment) => otherMigratorOf(deployment as Deployment, namespace) ?? []));
+  for await (const deployment of everyItem<Deployment>(client, collectionPath(DEPLOYMENTS), signal)) {
+    const other = otherMigratorOf(deployment, namespace);
+    if (other !== undefined) found.push(other);
   }
   return found;
 }
 
 /**
  * Deletes one that was found; its pods go with it.
- * @throws {ApiError} Conflict where another Deployment has taken its name by now.
+ * @throws {ApiError} a conflict where another Deployment has taken its name by now
  */
-export async function removeOtherMigrator(
-  client: ApiClient,
-  { namespace, name, uid }: OtherMigrator,
-  options: CallOptions = {},
-): Promise<void> {
-  await client.delete(DEPLOYMENTS, { namespace, name }, { preconditions: { uid }, ...options });
+export async function removeOtherMigrator(client: Client, other: OtherMigrator, signal: AbortSignal): Promise<void> {
+  const options = { preconditions: { uid: other.uid }, signal };
+  await retry(client, () => client.delete(objectPath(DEPLOYMENTS, other), options), { signal });
 }
 
 /** What makes a Deployment another migrator; `undefined` where it is none, or scaled to none. */

@@ -1,6 +1,20 @@
-import { type CrdCondition, type CustomResourceDefinition, storedVersionsOf } from "../api/crd.ts";
-import { STORAGE_MIGRATING_CONDITION } from "../api/names.ts";
-import { type InTreeMigration, inTreeResourceOf, inTreeStateOf } from "./in-tree-migrations.ts";
+import { STORAGE_MIGRATING } from "../freeze/rule.ts";
+import { type InTreeMigration, inTreeResource, inTreeState } from "../migrator/in-tree.ts";
+
+interface Condition {
+  readonly type: string;
+  readonly status: string;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+/** What is read of a CRD. */
+export interface ReadCrd {
+  readonly spec: { readonly versions: readonly { readonly name: string }[] };
+  readonly status?:
+    | { readonly storedVersions?: readonly string[]; readonly conditions?: readonly Condition[] | null }
+    | undefined;
+}
 
 /**
  * Says in the message of a success that the CRD was changed during the migration:
@@ -9,8 +23,8 @@ import { type InTreeMigration, inTreeResourceOf, inTreeStateOf } from "./in-tree
 const NOT_UPDATED = "have not been updated";
 
 /** The versions of a CRD that its storedVersions lacks. */
-export function notInStoredVersions(crd: CustomResourceDefinition): readonly string[] {
-  const stored = storedVersionsOf(crd);
+export function notInStoredVersions(crd: ReadCrd): readonly string[] {
+  const stored = crd.status?.storedVersions ?? [];
   return crd.spec.versions.map(({ name }) => name).filter((name) => !stored.includes(name));
 }
 
@@ -20,7 +34,7 @@ export function notInStoredVersions(crd: CustomResourceDefinition): readonly str
  * that migrator prunes when the next one begins, before the first object is rewritten. Only a success that ends on the
  * CRD that it began with has rewritten every object: docs/comparison.md. The condition outlives the migration.
  */
-export function pruneDoubtOf(crd: CustomResourceDefinition): string | undefined {
+export function pruneDoubtOf(crd: ReadCrd): string | undefined {
   const condition = (crd.status?.conditions ?? []).find(isOfMigrator);
   return condition === undefined || notInStoredVersions(crd).length === 0 ? undefined : doubtOf(condition);
 }
@@ -31,21 +45,26 @@ export function pruneDoubtOf(crd: CustomResourceDefinition): string | undefined 
  * migration runs stays.
  * @returns `undefined` where there is none to take off
  */
-export function conditionsWithoutDoubt({ status }: CustomResourceDefinition): readonly CrdCondition[] | undefined {
+export function conditionsWithoutDoubt({ status }: ReadCrd): readonly Condition[] | undefined {
   const conditions = status?.conditions ?? [];
   const doubtful = conditions.find((one) => isOfMigrator(one) && one.status !== "True" && doubtOf(one) !== undefined);
   return doubtful && conditions.filter((one) => one !== doubtful);
 }
 
-function isOfMigrator({ type }: CrdCondition): boolean {
-  return type === STORAGE_MIGRATING_CONDITION;
+function isOfMigrator({ type }: Condition): boolean {
+  return type === STORAGE_MIGRATING;
 }
 
-function doubtOf({ message = "", reason, status }: CrdCondition): string | undefined {
-  const says = `its condition ${STORAGE_MIGRATING_CONDITION} says that`;
-  if (status === "True") return `${says} one began, which prunes, and none has succeeded since`;
-  if (reason !== "MigrationSucceeded") return `${says} the last one did not succeed`;
-  return message.includes(NOT_UPDATED) ? `${says} the CRD was changed during the last one` : undefined;
+function doubtOf({ message = "", reason, status }: Condition): string | undefined {
+  if (status === "True") {
+    return `its condition ${STORAGE_MIGRATING} says that one began, which prunes, and none has succeeded since`;
+  }
+  if (reason !== "MigrationSucceeded") {
+    return `its condition ${STORAGE_MIGRATING} says that the last one did not succeed`;
+  }
+  return message.includes(NOT_UPDATED)
+    ? `its condition ${STORAGE_MIGRATING} says that the CRD was changed during the last one`
+    : undefined;
 }
 
 /** A prune of storedVersions that nothing proves. */
@@ -57,7 +76,10 @@ export interface FailedPrune {
 }
 
 /** The migrations of Kubernetes' own migrator that failed: it prunes storedVersions also where it fails. */
-export function failedPruneOf(crd: CustomResourceDefinition, inTree: readonly InTreeMigration[]): FailedPrune {
-  const failed = inTree.filter((one) => inTreeResourceOf(one) === crd.metadata.name && inTreeStateOf(one) === "Failed");
+export function failedPruneOf(
+  crd: ReadCrd & { readonly metadata: { readonly name: string } },
+  inTree: readonly InTreeMigration[],
+): FailedPrune {
+  const failed = inTree.filter((one) => inTreeResource(one) === crd.metadata.name && inTreeState(one) === "Failed");
   return { failed, versions: notInStoredVersions(crd) };
 }

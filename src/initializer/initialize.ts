@@ -1,24 +1,29 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ObjectMeta, OwnerReference } from "../api/meta.ts";
-import { isFinished, isSuspended, resourceNameOf, stateOf, type StorageVersionMigration } from "../api/migration.ts";
-import { CREATED_BY_INIT, CREATED_BY_LABEL, MANAGED_BY, MANAGED_BY_LABEL, REENCRYPT_ANNOTATION } from "../api/names.ts";
+import type { ObjectMeta } from "../api/meta.ts";
+import {
+  isFinished,
+  isSuspended,
+  MIGRATION_GROUP,
+  MIGRATIONS,
+  resourceNameOf,
+  stateOf,
+  STORAGE_STATES,
+  type StorageVersionMigration,
+} from "../api/migration.ts";
+import { CREATED_BY_INIT, CREATED_BY_LABEL, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { besideHelm } from "../api/ours.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import { asksForReencryption, reencryptAnnotation, type ReencryptionWish } from "../api/reencryption.ts";
 import { KsvmError } from "../errors.ts";
+import type { Client } from "../kube/client.ts";
+import { whose } from "../kube/errors.ts";
+import { CRDS, type KubeObject, METADATA } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "../in-tree/other-migrators.ts";
 import { crdOwnerOf, manifestOf } from "../migrations/manifest.ts";
 import { isDeleted } from "../migrations/read-migration.ts";
-import type { Projection } from "../old/json/json-projection.ts";
-import { isServed } from "../old/kube/absent.ts";
-import { isConflict, type KubeObject } from "../old/kube/client.ts";
-import { failureKindOf } from "../old/kube/failure.ts";
-import { listProjected } from "../old/kube/list-projected.ts";
-import { metadataProjection } from "../old/kube/metadata-projection.ts";
-import { APPLY_PATCH, CRDS, MIGRATIONS, type Resource, STORAGE_STATES } from "../old/kube/resources.ts";
-import { type DiscoverContext, discoverMigratable, type Discovery } from "../resources/discover.ts";
+import { discoverMigratable, everyItem, storedResources, type StoredResources } from "../resources/discover.ts";
 import type { SkippedResource } from "../resources/migratable.ts";
-import { storedResources } from "../resources/stored-resources.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
 
 /** What a user may choose. */
@@ -53,45 +58,46 @@ export interface InitResult {
  *
  * @throws {KsvmError} OtherMigratorActive, before anything was changed
  */
-export async function initialize(context: DiscoverContext, options: InitOptions): Promise<InitResult> {
-  const { client, retrier, signal } = context;
+export async function initialize(client: Client, options: InitOptions, signal: AbortSignal): Promise<InitResult> {
   const { dryRun, reencryption } = options;
-  const others = await retrier.run(() => findOtherMigrators(client, options.namespace, { signal }), signal);
+  const others = await findOtherMigrators(client, options.namespace, signal);
   if (others.length > 0 && !options.replace) {
     const list = others.map((other) => `Deployment "${other.namespace}/${other.name}" (${other.because})`).join(", ");
     const what = `another migrator is active: ${list}; remove it, or pass --replace to have it removed`;
     throw new KsvmError("OtherMigratorActive", `Cannot initialize: ${what}`);
   }
-  if (!dryRun) {
-    for (const other of others) {
-      await retrier.run(() => removeOtherMigrator(client, other, { signal }), signal);
-    }
-  }
+  if (!dryRun) for (const other of others) await removeOtherMigrator(client, other, signal);
 
   const crds: InitResult["crds"][number][] = [];
   for (const crd of shippedCrds()) {
-    crds.push({ name: crd.metadata.name, result: await applyCrd(context, crd, dryRun) });
+    crds.push({ name: crd.metadata.name, result: await applyCrd(client, crd, dryRun, signal) });
   }
   if (!dryRun) {
-    for (const resource of [MIGRATIONS, STORAGE_STATES]) {
-      await whenServed(context, () => client.listMetadata(resource, { limit: 1, signal }));
+    for (const path of [MIGRATIONS, STORAGE_STATES]) {
+      await whenServed(client, () => client.list(path, { query: { limit: 1 }, signal }), signal);
     }
   }
 
-  const { migratable, skipped, unread } = await discoverFor(context, reencryption);
+  const { migratable, skipped, unread } = await discoverFor(client, reencryption, signal);
   const discovered: Discovered = {
     renewed: new Set(migratable.map(resourceNameOf)),
     unknownGroups: new Set([...skipped, ...unread].flatMap(({ group }) => group ?? [])),
     reencryption,
   };
-  const { deleted, left } = await replaceEarlier(context, discovered, dryRun);
+  const { deleted, left } = await replaceEarlier(client, discovered, dryRun, signal);
+  const crdPath = `${CRDS}/storageversionmigrations.${MIGRATION_GROUP}`;
+  const getOwner = (): Promise<KubeObject> => client.get<KubeObject>(crdPath, { accept: METADATA, signal });
   const metadata = {
     annotations: reencryption === undefined ? {} : reencryptAnnotation(reencryption),
-    ownerReferences: dryRun ? [] : [await findOwner(context)],
+    labels: { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_INIT },
+    ownerReferences: dryRun ? [] : [crdOwnerOf((await retry(client, getOwner, { signal })).metadata)],
   };
   const created: InitResult["migrations"][number][] = [];
   for (const resource of migratable.filter((one) => !left.has(resourceNameOf(one)))) {
-    const name = dryRun ? "" : await createMigration(context, resource, metadata);
+    // Where an answer is lost, a second one is created: it waits for the first, and then finds nothing to do.
+    const create = (): Promise<StorageVersionMigration> =>
+      client.create(MIGRATIONS, manifestOf(resource, metadata), { signal });
+    const name = dryRun ? "" : (await whenServed(client, create, signal)).metadata.name;
     created.push({ name, resource: resourceNameOf(resource), version: resource.version });
   }
   const kept = [...left].map(([resource, reason]) => ({ resource, reason }));
@@ -114,30 +120,45 @@ const CRD_POLL_MS = 200;
  * Sends a request about objects of the CRDs until it is served: an API server serves them some time after it took the
  * CRD, and each one in its own time.
  */
-async function whenServed<T>({ clock, retrier, signal }: DiscoverContext, send: () => Promise<T>): Promise<T> {
+async function whenServed<T>(client: Client, send: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  const { clock } = client;
   const deadline = clock.monotonic() + CRD_TIMEOUT_MS;
   for (;;) {
     try {
-      return await retrier.run(send, signal);
+      return await retry(client, send, { signal });
     } catch (error) {
-      if (failureKindOf(error) !== "unserved" || clock.monotonic() >= deadline) throw error;
+      if (whose(error) !== "gone" || clock.monotonic() >= deadline) throw error;
     }
     await clock.sleep(CRD_POLL_MS, signal);
   }
 }
 
 async function applyCrd(
-  context: DiscoverContext,
+  client: Client,
   crd: ShippedCrd,
   dryRun: boolean,
+  signal: AbortSignal,
 ): Promise<InitResult["crds"][number]["result"]> {
-  const { client, retrier, signal } = context;
+  const { clock } = client;
   const { name } = crd.metadata;
-  const before = await findCrdToStay(context, name);
-  const patch = { type: APPLY_PATCH, body: besideHelm(crd, before) };
-  const options = { fieldManager: "ksvm-init", force: true, dryRun, signal };
-  const after = await retrier.run(() => client.patch<KubeObject>(CRDS, { name }, patch, options), signal);
+  const path = `${CRDS}/${name}`;
+  const find = (): Promise<KubeObject | undefined> => client.find<KubeObject>(path, { signal });
+  let before = await retry(client, find, { signal });
+  // A CRD that is being deleted takes what is written to it along: it is waited for until it is gone.
+  const deadline = clock.monotonic() + CRD_TIMEOUT_MS;
+  while (before?.metadata.deletionTimestamp !== undefined) {
+    if (clock.monotonic() >= deadline) {
+      const text = `CustomResourceDefinition "${name}" is being deleted, for ${CRD_TIMEOUT_MS / 1_000} s by now`;
+      throw new KsvmError("Conflict", `Cannot initialize: ${text}`);
+    }
+    await clock.sleep(CRD_POLL_MS, signal);
+    before = await retry(client, find, { signal });
+  }
+  const wanted = besideHelm(crd, before);
+  const options = { fieldManager: "ksvm-init", dryRun, signal };
+  const after = await retry(client, () => client.apply<KubeObject>(path, wanted, options), { signal });
   if (before === undefined) return "created";
+  // A dry run does not say by a resourceVersion whether anything changed.
   return isDeepStrictEqual(contentOf(before), contentOf(after)) ? "unchanged" : "updated";
 }
 
@@ -146,51 +167,15 @@ function contentOf({ metadata, ...rest }: KubeObject): object {
   return { labels: metadata.labels, annotations: metadata.annotations, spec };
 }
 
-/** A dry run does not say by a resourceVersion whether anything changed. */
-
-/** A CRD that is being deleted takes what is written to it along: it is waited for until it is gone. */
-async function findCrdToStay(
-  { client, clock, retrier, signal }: DiscoverContext,
-  name: string,
-): Promise<KubeObject | undefined> {
-  const deadline = clock.monotonic() + CRD_TIMEOUT_MS;
-  for (;;) {
-    const found = await retrier.run(() => client.find<KubeObject>(CRDS, { name }, { signal }), signal);
-    if (found?.metadata.deletionTimestamp === undefined) return found;
-    if (clock.monotonic() >= deadline) {
-      const text = `CustomResourceDefinition "${name}" is being deleted, for ${CRD_TIMEOUT_MS / 1_000} s by now`;
-      throw new KsvmError("Conflict", `Cannot initialize: ${text}`);
-    }
-    await clock.sleep(CRD_POLL_MS, signal);
-  }
-}
-
 /** Re-encryption leaves no stored object out, and what an aggregated API server stores it cannot reach. */
 async function discoverFor(
-  context: DiscoverContext,
+  client: Client,
   reencryption: ReencryptionWish | undefined,
-): Promise<Omit<Discovery, "migratable"> & { readonly migratable: readonly Resource[] }> {
-  if (reencryption === undefined) return discoverMigratable(context);
-  const { resources: migratable, skipped, unread } = await storedResources(context);
+  signal: AbortSignal,
+): Promise<Pick<StoredResources, "skipped" | "unread"> & { readonly migratable: StoredResources["resources"] }> {
+  if (reencryption === undefined) return discoverMigratable(client, signal);
+  const { resources: migratable, skipped, unread } = await storedResources(client, signal);
   return { migratable, skipped, unread };
-}
-
-async function findOwner({ client, retrier, signal }: DiscoverContext): Promise<OwnerReference> {
-  const ref = { name: resourceNameOf(MIGRATIONS) };
-  return crdOwnerOf((await retrier.run(() => client.getMetadata(CRDS, ref, { signal }), signal)).metadata);
-}
-
-async function createMigration(
-  context: DiscoverContext,
-  resource: Resource,
-  metadata: Pick<ObjectMeta, "annotations" | "ownerReferences">,
-): Promise<string> {
-  const { client, signal } = context;
-  const labels = { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_INIT };
-  const migration = manifestOf(resource, { ...metadata, labels });
-  // Where an answer is lost, a second one is created: it waits for the first, and then finds nothing to do.
-  const create = (): Promise<StorageVersionMigration> => client.create(MIGRATIONS, migration, { signal });
-  return (await whenServed(context, create)).metadata.name;
 }
 
 /** What migrations are created for. */
@@ -221,62 +206,49 @@ const ROUND_MS = 500;
  * @throws {KsvmError} Conflict where other clients write them again and again
  */
 async function replaceEarlier(
-  context: DiscoverContext,
+  client: Client,
   discovered: Discovered,
   dryRun: boolean,
+  signal: AbortSignal,
 ): Promise<Pick<Present, "left"> & { readonly deleted: number }> {
-  const { client, clock, retrier, signal } = context;
   if (dryRun) {
-    // There are none where their CRD is not there yet.
-    const isThere = await retrier.run(() => isServed(client.transport, MIGRATIONS, { signal }), signal);
-    const { earlier, left } = isThere ? await present(context, discovered) : { earlier: [], left: new Map() };
+    const { earlier, left } = await present(client, discovered, signal).catch((error: unknown): Present => {
+      // There are none where their CRD is not there yet.
+      if (whose(error) === "gone") return { earlier: [], left: new Map() };
+      throw error;
+    });
     return { deleted: earlier.length, left };
   }
   let deleted = 0;
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const { earlier, left } = await present(context, discovered);
+    const { earlier, left } = await whenServed(client, () => present(client, discovered, signal), signal);
     let isDone = true;
     for (const { name, resourceVersion, uid } of earlier) {
+      const path = `${MIGRATIONS}/${encodeURIComponent(name)}`;
+      const options = { preconditions: { uid, resourceVersion }, signal };
       try {
-        const options = { preconditions: { uid, resourceVersion }, signal };
         // Another API server than the one that listed it may answer, which does not serve them yet.
-        await whenServed(context, () => client.delete(MIGRATIONS, { name }, options));
+        await whenServed(client, () => client.delete(path, options), signal);
         deleted++;
       } catch (error) {
-        if (!isConflict(error)) throw error;
+        if (whose(error) !== "conflict") throw error;
         isDone = false;
       }
     }
     if (isDone) return { deleted, left };
-    await clock.sleep(ROUND_MS, signal);
+    await client.clock.sleep(ROUND_MS, signal);
   }
   const text = "other clients write the migrations of an earlier init again and again";
   throw new KsvmError("Conflict", `Cannot initialize: ${text}`);
 }
 
-const PAGE_SIZE = 100;
-/** What is read of the migrations that are there. */
-const PRESENT_FIELDS: Projection = {
-  fields: {
-    metadata: metadataProjection({
-      deletionTimestamp: "all",
-      labels: { fields: { [CREATED_BY_LABEL]: "all" } },
-      annotations: { fields: { [REENCRYPT_ANNOTATION]: "all" } },
-    }),
-    spec: { fields: { resource: "all", suspend: "all" } },
-    status: { fields: { conditions: { items: { fields: { type: "all", status: "all" } } } } },
-  },
-};
-
 /** Which migrations there are, and what is to become of them. */
-async function present(context: DiscoverContext, discovered: Discovered): Promise<Present> {
-  const { client, signal } = context;
-  const list = { limit: PAGE_SIZE, projection: PRESENT_FIELDS, signal };
-  const { items } = await whenServed(context, () => listProjected(client.transport, MIGRATIONS, list));
+async function present(client: Client, discovered: Discovered, signal: AbortSignal): Promise<Present> {
   const earlier: ObjectMeta[] = [];
   const left = new Map<string, string>();
-  for (const migration of items.flatMap((item) => parseMigration(item).object ?? [])) {
-    if (isDeleted(migration)) continue;
+  for await (const item of everyItem<unknown>(client, MIGRATIONS, signal)) {
+    const migration = parseMigration(item).object;
+    if (migration === undefined || isDeleted(migration)) continue;
     const reason = reasonToLeave(migration, discovered);
     if (reason !== undefined) left.set(resourceNameOf(migration.spec.resource), reason);
     else if (isReplaced(migration, discovered)) earlier.push(migration.metadata);

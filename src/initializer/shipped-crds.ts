@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { parse } from "yaml";
-import type { CustomResourceDefinition } from "../api/crd.ts";
 import { KsvmError } from "../errors.ts";
+import type { Crd } from "../kube/objects.ts";
 
 /** Beside dist/ and beside src/. */
 const FOLDER = ["../deploy/base/crds/", "../../deploy/base/crds/"]
@@ -9,8 +9,8 @@ const FOLDER = ["../deploy/base/crds/", "../../deploy/base/crds/"]
   .find((folder) => existsSync(folder));
 
 /** A CRD as it is shipped: it has no uid yet. */
-export type ShippedCrd = Omit<CustomResourceDefinition, "metadata"> & {
-  readonly metadata: Pick<CustomResourceDefinition["metadata"], "name" | "labels" | "annotations">;
+export type ShippedCrd = Omit<Crd, "metadata"> & {
+  readonly metadata: Pick<Crd["metadata"], "name" | "labels" | "annotations">;
 };
 
 let known: readonly ShippedCrd[] | undefined;

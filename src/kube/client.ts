@@ -46,20 +46,20 @@ export class Client {
   readonly address: string;
   readonly clock: Clock;
   readonly random: () => number;
-  readonly #send: Send;
+  readonly send: Send;
   readonly #connection: Connection | undefined;
 
   constructor({ address, clock, random, send }: ClientParts, connection?: Connection) {
     this.address = address.replace(/\/+$/, "");
     this.clock = clock;
     this.random = random;
-    this.#send = send;
+    this.send = send;
     this.#connection = connection;
   }
 
   /** The same credentials at an address, over one connection of its own. Whoever asks for it ends it. */
   over(connection: Connection | undefined, address = this.address): Client {
-    return new Client({ address, send: this.#send, clock: this.clock, random: this.random }, connection);
+    return new Client({ address, send: this.send, clock: this.clock, random: this.random }, connection);
   }
 
   /**
@@ -193,7 +193,7 @@ export class Client {
     },
   ): Promise<HttpAnswer & Pick<Answer<unknown>, "date">> {
     signal.throwIfAborted();
-    const answer = await this.#send({
+    const answer = await this.send({
       method,
       address: this.address,
       path,

@@ -144,12 +144,12 @@ const ROWS: readonly Row[] = [
   // k8s.io/apiextensions-apiserver v0.36.0, pkg/apiserver/conversion/webhook_converter.go
   ["object", isConversionRefusal],
   ["webhook", ({ said }) => conversionFailure(said) !== undefined],
-  // The watch cache of a custom resource cannot be filled while its conversion webhook is down.
-  // pkg/storage/cacher/cacher.go
-  ["webhook", (error) => error.status === 429 && /\(re\)initializing/.test(error.said)],
   // managedFields name a version that the CRD no longer has, or a field that its schema no longer has.
   // k8s.io/apimachinery v0.36.0, pkg/util/managedfields/internal/structuredmerge.go
   ["object", says(/(to|from) an invalid group\/version/, /failed to create typed/, /field not declared in schema/)],
+  // The watch cache of a custom resource cannot be filled while its conversion webhook is down.
+  // pkg/storage/cacher/cacher.go
+  ["webhook", (error) => error.status === 429 && /\(re\)initializing/.test(error.said)],
   // The object is larger in its new encoding than etcd, or the connection to it, takes.
   // etcd v3.6.8, api/v3rpc/rpctypes/error.go
   ["object", says(/etcdserver: request is too large/, /trying to send message larger than max/)],

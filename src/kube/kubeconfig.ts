@@ -203,14 +203,13 @@ const PLUGIN_MS = 60_000;
 function endPlugins(config: KubeConfig): void {
   const { authenticators } = config as unknown as { readonly authenticators: readonly { execFn?: typeof spawn }[] };
   for (const authenticator of authenticators.filter((one) => "execFn" in one)) {
-    const run = (command: string, args: readonly string[], options: object): ChildProcess => {
+    authenticator.execFn = ((command: string, args: readonly string[], options: object): ChildProcess => {
       const plugin = spawn(command, args, { ...options, timeout: PLUGIN_MS, killSignal: "SIGKILL" });
       const end = (): void => void plugin.kill();
       process.once("exit", end);
       for (const over of ["error", "exit"]) plugin.once(over, () => process.off("exit", end));
       return plugin;
-    };
-    authenticator.execFn = run as typeof spawn;
+    }) as typeof spawn;
   }
 }
 

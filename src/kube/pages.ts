@@ -13,11 +13,13 @@ const CAREFUL_GROWTH = 1.25;
 /** Refusals in a row: a proxy that refuses every token would have the list begin again without end. */
 const MAX_REFUSALS = 20;
 
-/** Lists the metadata of all objects, page by page. */
+/** Lists all objects page by page: their metadata, unless they are wanted whole. */
 export class Pages {
   readonly #client: Client;
   readonly #paths: readonly string[];
   readonly #signal: AbortSignal;
+  readonly #accept: string;
+  readonly #forMs: number | undefined;
   #limit = FIRST_LIMIT;
   #growth = GROWTH;
   #refusals = 0;
@@ -25,11 +27,21 @@ export class Pages {
   /**
    * @param paths of the collection, in each version that is served. One object that cannot be converted fails a whole
    * list; for the metadata, any version will do.
+   * @param accept `application/json` lists whole objects
+   * @param forMs milliseconds for which a failure that may pass is waited for. @default those of {@link retry}
    */
-  constructor(client: Client, paths: readonly string[], signal: AbortSignal) {
+  constructor(
+    client: Client,
+    paths: readonly string[],
+    signal: AbortSignal,
+    accept: string = METADATA_LIST,
+    forMs?: number,
+  ) {
     this.#client = client;
     this.#paths = paths;
     this.#signal = signal;
+    this.#accept = accept;
+    this.#forMs = forMs;
   }
 
   /**
@@ -37,9 +49,10 @@ export class Pages {
    * place, as of now, or begins again: what was written meanwhile lies beyond the watermark, and is skipped.
    */
   async list(token?: string): Promise<KubeList<KubeObject>> {
+    const limits = { signal: this.#signal, ...(this.#forMs === undefined ? {} : { forMs: this.#forMs }) };
     for (let continueToken = token; ; ) {
       try {
-        const page = await retry(this.#client, () => this.#listOnce(continueToken), { signal: this.#signal });
+        const page = await retry(this.#client, () => this.#listOnce(continueToken), limits);
         // A list that begins again without a token shows nothing about the next token.
         if (continueToken !== undefined) this.#refusals = 0;
         return page;
@@ -58,7 +71,7 @@ export class Pages {
     for (const path of this.#paths) {
       try {
         const query = { limit: this.#limit, continue: continueToken };
-        const options = { query, accept: METADATA_LIST, signal: this.#signal };
+        const options = { query, accept: this.#accept, signal: this.#signal };
         const { body, size } = await this.#client.listWithSize<KubeObject>(path, options);
         this.#learn(body.items.length, size);
         return body;

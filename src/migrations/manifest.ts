@@ -1,13 +1,18 @@
-import { MIGRATION_API_VERSION, resourceNameOf } from "../api/migration.ts";
+import { type GroupVersionResource, MIGRATION_API_VERSION, resourceNameOf } from "../api/migration.ts";
 import type { ObjectMeta, OwnerReference } from "../api/meta.ts";
-import type { NewObject } from "../old/kube/client.ts";
-import { apiVersionOf, CRDS, type Resource } from "../old/kube/resources.ts";
+
+type Marks = Pick<ObjectMeta, "annotations" | "labels" | "ownerReferences">;
 
 /** The StorageVersionMigration of a resource as it is created: the API server adds to the name what makes it unique. */
 export function manifestOf(
-  { group, version, resource }: Resource,
-  metadata: Pick<ObjectMeta, "annotations" | "labels" | "ownerReferences"> = {},
-): NewObject {
+  { group = "", version, resource }: GroupVersionResource,
+  metadata: Marks = {},
+): {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: Marks & { readonly generateName: string };
+  readonly spec: { readonly resource: GroupVersionResource };
+} {
   return {
     apiVersion: MIGRATION_API_VERSION,
     kind: "StorageVersionMigration",
@@ -24,5 +29,5 @@ export function manifestOf(
  * @param crd the metadata of the CRD of StorageVersionMigrations
  */
 export function crdOwnerOf({ name, uid }: Pick<ObjectMeta, "name" | "uid">): OwnerReference {
-  return { apiVersion: apiVersionOf(CRDS.group, CRDS.version), kind: "CustomResourceDefinition", name, uid };
+  return { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", name, uid };
 }

@@ -1,21 +1,14 @@
 import type { Logger } from "pino";
-import type { StorageVersionMigration } from "../api/migration.ts";
-import {
-  ATTEMPT_ANNOTATION,
-  CREATED_BY_LABEL,
-  HASH_ANNOTATION,
-  PRIORITY_ANNOTATION,
-  REENCRYPT_ANNOTATION,
-} from "../api/names.ts";
+import { MIGRATIONS, type StorageVersionMigration } from "../api/migration.ts";
 import type { Parsed } from "../api/parse-meta.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import type { Clock } from "../clock.ts";
-import { type Projection, prune } from "../old/json/json-projection.ts";
-import type { ApiClient, KubeObject } from "../old/kube/client.ts";
-import { FollowPace } from "../old/retry/follow-pace.ts";
-import { listProjected } from "../old/kube/list-projected.ts";
-import { MIGRATIONS } from "../old/kube/resources.ts";
-import { type WatchEvent, watchObject } from "../old/kube/watch.ts";
+import type { Client } from "../kube/client.ts";
+import { whose } from "../kube/errors.ts";
+import type { KubeList, KubeObject } from "../kube/objects.ts";
+import { retry } from "../kube/retry.ts";
+import { watch, type WatchEvent } from "../kube/watch.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { ToldOnce } from "../told-once.ts";
 import { isDeleted } from "./read-migration.ts";
@@ -31,7 +24,7 @@ export type MigrationChange =
 
 /** What a {@link MigrationFeed} needs. */
 export interface MigrationFeedOptions {
-  readonly client: ApiClient;
+  readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
   /** By which the one loop of the feed shows that it is alive. @default none */
@@ -44,18 +37,22 @@ interface Follower {
   isListed: boolean;
 }
 
-/** After so many milliseconds in which no watch told of anything and some failed, all are listed again: lists may be answered. */
-const MAX_DEAF_MS = 50_000;
 /** They may have a hundred failures each. */
 const PAGE_SIZE = 100;
+/** All are listed again this often, in milliseconds, whatever the watch tells or does not tell. */
+const RELIST_MS = 900_000;
+/** Between two lists, in milliseconds: an outage ends any moment, a missing right or CRD does not. */
+const FIRST_PAUSE_MS = 2_000;
+const LONGEST_PAUSE_MS = 10_000;
+const LONGEST_PAUSE_UNSERVED_MS = 60_000;
 
 /**
  * The StorageVersionMigrations of a cluster for everything in this process that follows them: one list and one watch,
- * however many followers there are, and of each migration only the fields that any of them reads: {@link MIGRATION_FIELDS}. The feed itself keeps nothing.
+ * however many followers there are. The feed itself keeps nothing.
  */
 export class MigrationFeed {
   readonly #options: MigrationFeedOptions;
-  readonly #pace: FollowPace;
+  readonly #failures: FailureLog;
   readonly #pulse: Pulse;
   readonly #followers = new Set<Follower>();
   readonly #told = new ToldOnce();
@@ -63,13 +60,16 @@ export class MigrationFeed {
   /** Ends the watch that is open, so that everything is listed again. */
   #round = new AbortController();
   #isListWanted = false;
+  #pauseMs = FIRST_PAUSE_MS;
 
   constructor(options: MigrationFeedOptions) {
     this.#options = options;
     this.#pulse = options.pulse ?? NO_PULSE;
-    const costOfList = "no migration begins, and none is seen to end, until this user may list them";
-    const cost = "changes are noticed up to a minute late, and each look lists all of them";
-    this.#pace = new FollowPace({ ...options, what: "StorageVersionMigrations", cost, costOfList });
+    this.#failures = new FailureLog({
+      ...options,
+      failing: "Cannot list and watch StorageVersionMigrations, so none begins; trying again",
+      working: "Listing and watching StorageVersionMigrations again",
+    });
   }
 
   /**
@@ -106,16 +106,17 @@ export class MigrationFeed {
     while (!signal.aborted) {
       this.#pulse.beat();
       try {
-        // A follower that has just come waits for no interval: there are few, and each comes once.
-        if (!this.#isListWanted) {
-          await this.#pace.turn(signal);
-        }
         await this.#listAndWatch(signal);
       } catch (error) {
-        if (!signal.aborted) {
-          this.#pace.failed(error);
-        }
+        if (signal.aborted) break;
+        this.#failures.failed(error);
+        const isUnserved = whose(error) === "rights" || whose(error) === "gone";
+        const longestMs = isUnserved ? LONGEST_PAUSE_UNSERVED_MS : LONGEST_PAUSE_MS;
+        this.#pauseMs = Math.min(2 * this.#pauseMs, longestMs);
       }
+      // A follower that has just come waits for no interval: there are few, and each comes once.
+      const wait = AbortSignal.any([signal, this.#round.signal]);
+      if (!this.#isListWanted) await this.#options.clock.sleep(this.#pauseMs, wait).catch(() => undefined);
     }
     this.#pulse.rest();
   }
@@ -130,55 +131,51 @@ export class MigrationFeed {
     const round = AbortSignal.any([signal, ownRound.signal]);
     const followers = [...this.#followers];
     this.#tell(followers, { type: "listing" });
-    const list = { limit: PAGE_SIZE, projection: MIGRATION_FIELDS, signal };
-    const { items, resourceVersion } = await listProjected(client.transport, MIGRATIONS, list);
+    const { migrations, resourceVersion } = await this.#list(signal);
     this.#pulse.beat();
     followers.forEach((follower) => (follower.isListed = true));
-    this.#tell(followers, {
-      type: "listed",
-      migrations: this.#readAll(items),
-    });
-    const onOpen = (): void => this.#pace.opened();
-    const { heard, onFailure } = this.#patience(ownRound);
-    const watch = { resourceVersion, signal: round, clock, onOpen, onFailure };
-    for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
-      this.#pulse.beat();
-      heard(event);
-      this.#tellOf(event);
+    this.#tell(followers, { type: "listed", migrations });
+    const cancel = clock.timer(RELIST_MS, () => ownRound.abort());
+    try {
+      for await (const event of watch<KubeObject>(client, MIGRATIONS, { resourceVersion, signal: round })) {
+        this.#pulse.beat();
+        if (event.type === "GAP") return;
+        this.#failures.worked();
+        this.#pauseMs = FIRST_PAUSE_MS;
+        if (event.type !== "BOOKMARK") this.#tellOf(event);
+      }
+    } finally {
+      cancel();
     }
   }
 
-  /** Ends the round once watches have failed for long and none of them told of anything. */
-  #patience(round: AbortController) {
-    const { clock } = this.#options;
-    let deafSince: number | undefined;
-    const heard = ({ type }: WatchEvent<KubeObject>): void => {
-      deafSince = undefined;
-      if (type !== "GAP") {
-        this.#pace.heard();
+  async #list(signal: AbortSignal) {
+    const { client } = this.#options;
+    const migrations: StorageVersionMigration[] = [];
+    const uids = new Set<string>();
+    let resourceVersion = "";
+    let token: string | undefined;
+    do {
+      const query = { limit: PAGE_SIZE, continue: token };
+      const listPage = (): Promise<KubeList<unknown>> => client.list(MIGRATIONS, { query, signal });
+      const { items, metadata } = await retry(client, listPage, { signal });
+      for (const parsed of items.map(parseMigration)) {
+        uids.add(parsed.uid);
+        migrations.push(...this.#take(parsed));
       }
-    };
-    const onFailure = (error: unknown): void => {
-      this.#pace.failed(error);
-      deafSince ??= clock.monotonic();
-      if (clock.monotonic() - deafSince >= MAX_DEAF_MS) {
-        round.abort();
-      }
-    };
-    return { heard, onFailure };
+      resourceVersion = metadata.resourceVersion;
+      token = metadata.continue || undefined;
+    } while (token !== undefined);
+    this.#told.keepOnly(uids);
+    return { migrations, resourceVersion };
   }
 
-  #tellOf(event: WatchEvent<KubeObject>): void {
-    if (event.type === "GAP" || event.type === "BOOKMARK") {
-      return;
-    }
+  #tellOf(event: Exclude<WatchEvent<KubeObject>, { type: "GAP" | "BOOKMARK" }>): void {
     // Those that came since the list are told with the one that they wait for.
     const followers = [...this.#followers].filter(({ isListed }) => isListed);
-    const parsed = parseMigration(prune(event.object, MIGRATION_FIELDS));
-    const migration = event.type === "DELETED" ? undefined : this.#take(parsed);
-    if (event.type === "DELETED") {
-      this.#told.forget(parsed.uid);
-    }
+    const parsed = parseMigration(event.object);
+    const [migration] = event.type === "DELETED" ? [] : this.#take(parsed);
+    if (event.type === "DELETED") this.#told.forget(parsed.uid);
     // One that can be read no more is as good as deleted: nothing is known of what its user wants.
     this.#tell(
       followers,
@@ -202,72 +199,25 @@ export class MigrationFeed {
     }
   }
 
-  #readAll(items: readonly unknown[]): readonly StorageVersionMigration[] {
-    const parsed = items.map(parseMigration);
-    this.#told.keepOnly(new Set(parsed.map(({ uid }) => uid)));
-    return parsed.flatMap((one) => this.#take(one) ?? []);
-  }
-
   /** What is wrong with one is said once. One that a user deleted is gone for all who follow, whatever finalizer keeps it. */
-  #take({ object, ignored, uid, unreadable }: Parsed<StorageVersionMigration>): StorageVersionMigration | undefined {
+  #take({ object, ignored, uid, unreadable }: Parsed<StorageVersionMigration>): readonly StorageVersionMigration[] {
     const { logger } = this.#options;
     if (object === undefined) {
       const { name: migration, problem } = unreadable;
       if (this.#told.isNews(uid, problem)) {
         logger.warn({ migration, problem }, "Left a StorageVersionMigration out: it cannot be read");
       }
-    } else if (ignored.length === 0) {
+      return [];
+    }
+    if (ignored.length === 0) {
       this.#told.forget(uid);
     } else if (this.#told.isNews(uid, ignored.join(" "))) {
       const migration = object.metadata.name;
       logger.warn({ migration, paths: ignored }, "Parts of a status cannot be read and count as never written");
     }
-    return object === undefined || isDeleted(object) ? undefined : object;
+    if (isDeleted(object)) return [];
+    // There may be twenty thousand, and nobody who follows all of them reads their failures.
+    const { failures: _, ...status } = object.status ?? {};
+    return [object.status === undefined ? object : { ...object, status }];
   }
-}
-
-const ANNOTATIONS = [ATTEMPT_ANNOTATION, HASH_ANNOTATION, PRIORITY_ANNOTATION, REENCRYPT_ANNOTATION] as const;
-
-/**
- * Characters of an annotation, beyond which it counts as absent: then a migration proves nothing. Those that the trigger
- * writes are shorter, and everybody who may create migrations may write a quarter of a megabyte into each.
- */
-const MAX_ANNOTATION_LENGTH = 1_024;
-
-/** Of what is read for people alone. This program writes no longer one. */
-const TEXT: Projection = { maxLength: 4_096 };
-
-/**
- * What is read of a StorageVersionMigration by those that follow all of them: some hundred bytes of an object that may be a
- * megabyte with its managedFields, its failures and the annotations of others. The rest is there where one is read by its name.
- */
-export const MIGRATION_FIELDS: Projection = fields({
-  metadata: fields({
-    name: "all",
-    uid: "all",
-    resourceVersion: "all",
-    generation: "all",
-    creationTimestamp: "all",
-    deletionTimestamp: "all",
-    labels: fields({ [CREATED_BY_LABEL]: "all" }),
-    annotations: fields(Object.fromEntries(ANNOTATIONS.map((name) => [name, { maxLength: MAX_ANNOTATION_LENGTH }]))),
-  }),
-  spec: fields({
-    resource: fields({ group: "all", version: "all", resource: "all" }),
-    suspend: "all",
-    ttlSecondsAfterFinished: "all",
-  }),
-  status: fields({
-    observedGeneration: "all",
-    conditions: {
-      items: fields({ type: "all", status: "all", reason: TEXT, message: TEXT, lastUpdateTime: "all" }),
-    },
-    crd: { maxLength: MAX_ANNOTATION_LENGTH },
-    progress: { maxLength: MAX_ANNOTATION_LENGTH },
-    completionTime: "all",
-  }),
-});
-
-function fields(of: Readonly<Record<string, Projection>>): Projection {
-  return { fields: of };
 }

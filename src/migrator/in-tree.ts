@@ -1,13 +1,42 @@
 import { KsvmError } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
-import type { KubeList, KubeObject, Resource } from "../kube/objects.ts";
+import { type KubeList, type KubeObject, type Resource, resourceName } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 
+/** The API group of Kubernetes' own storage version migrator. */
+export const IN_TREE_GROUP = "storagemigration.k8s.io";
+
 /** A migration of Kubernetes' own migrator (KEP-4192). */
-interface InTreeMigration extends KubeObject {
+export interface InTreeMigration extends KubeObject {
   readonly spec: { readonly resource: { readonly group?: string; readonly resource: string } };
-  readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] | null };
+  readonly status?: {
+    readonly conditions?:
+      | readonly {
+          readonly type: string;
+          readonly status: string;
+          readonly reason?: string;
+          readonly message?: string;
+        }[]
+      | null;
+  };
+}
+
+/** `plural.group` of what it migrates. */
+export function inTreeResource({ spec: { resource } }: InTreeMigration): string {
+  return resourceName({ group: resource.group ?? "", plural: resource.resource });
+}
+
+/** A migration that has ended stays as it is. */
+export function inTreeState({ status }: InTreeMigration): "Succeeded" | "Failed" | "Running" | "Pending" {
+  const isTrue = (type: string): boolean =>
+    (status?.conditions ?? []).some((one) => one.type === type && one.status === "True");
+  return (["Succeeded", "Failed", "Running"] as const).find(isTrue) ?? "Pending";
+}
+
+/** Whether it may still write objects or the CRD: one that nobody has begun may begin. */
+export function isInTreeUnfinished(migration: InTreeMigration): boolean {
+  return ["Running", "Pending"].includes(inTreeState(migration));
 }
 
 /**
@@ -28,27 +57,43 @@ export async function runningInTree(
   { group, plural }: Pick<Resource, "group" | "plural">,
   signal: AbortSignal,
 ): Promise<InTreeRunning | undefined> {
-  const running = (await unfinished(client, signal)).find(
-    ({ spec: { resource } }) => resource.resource === plural && (resource.group ?? "") === group,
+  // One that nobody has begun may never begin: the migrator may be switched off.
+  const running = ((await inTreeMigrations(client, signal)) ?? []).find(
+    (one) => inTreeState(one) === "Running" && inTreeResource(one) === resourceName({ group, plural }),
   );
   return running && new InTreeRunning(running.metadata.name);
 }
 
-/** None where the API is not served, or this user may not see it. */
-async function unfinished(client: Client, signal: AbortSignal): Promise<readonly InTreeMigration[]> {
+/** All of them; none where the API is not served, `undefined` where this user may not list them. */
+export async function inTreeMigrations(
+  client: Client,
+  signal: AbortSignal,
+): Promise<readonly InTreeMigration[] | undefined> {
   for (const version of ["v1", "v1beta1"]) {
-    const path = `/apis/storagemigration.k8s.io/${version}/storageversionmigrations`;
     try {
       const list = (): Promise<KubeList<InTreeMigration> | undefined> =>
-        unlessForbidden(client.list<InTreeMigration>(path, { signal }));
-      const { items = [] } = (await retry(client, list, { signal })) ?? {};
-      const has = ({ status }: InTreeMigration, ...types: readonly string[]): boolean =>
-        (status?.conditions ?? []).some((one) => types.includes(one.type) && one.status === "True");
-      // One that nobody has begun may never begin: the migrator may be switched off.
-      return items.filter((one) => has(one, "Running") && !has(one, "Succeeded", "Failed"));
+        unlessForbidden(client.list<InTreeMigration>(inTreePath(version), { signal }));
+      const listed = await retry(client, list, { signal });
+      // Where the API server does not have this API itself, a CRD may have its name.
+      const items = listed?.items.filter(({ spec }) => typeof spec?.resource?.resource === "string");
+      return items?.map((one) => ({ ...one, apiVersion: `${IN_TREE_GROUP}/${version}` }));
     } catch (error) {
       if (whose(error) !== "gone") throw error;
     }
   }
   return [];
+}
+
+/** Deletes one as it was read: one that was written since stays. @throws {ApiError} */
+export function deleteInTree(
+  client: Client,
+  { apiVersion = "", metadata: { name, resourceVersion, uid } }: InTreeMigration,
+  signal: AbortSignal,
+): Promise<void> {
+  const path = `${inTreePath(apiVersion.split("/")[1] ?? "")}/${name}`;
+  return client.delete(path, { signal, preconditions: { uid, resourceVersion } });
+}
+
+function inTreePath(version: string): string {
+  return `/apis/${IN_TREE_GROUP}/${version}/storageversionmigrations`;
 }

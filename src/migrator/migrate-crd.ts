@@ -4,6 +4,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { chooseGuard, freeze, parseOwner, unfreeze, unfreezeLeftBehind } from "../freeze/freeze.ts";
 import { proveFreeze } from "../freeze/prove.ts";
 import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from "../freeze/rule.ts";
+import { crdProblem } from "../inventory/crd-state.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, storageVersion } from "../kube/objects.ts";
@@ -33,8 +34,8 @@ import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } fr
  *
  * Why the prune is safe: it is a compare-and-swap on a read that shows the uid and generation of step 2, so the storage
  * version was the same all the time. Since step 3 every API server writes in it, and since step 4 no earlier write is
- * under way. One that starts later reads the CRD from etcd, so that it never knew an earlier spec; step 10 asks it like the
- * others. So whatever was stored otherwise lies below the watermark, and was rewritten. Step 4 is left out only where the
+ * under way. One that starts later reads the CRD from etcd, so that it never knew an earlier spec. Step 10 is a second look,
+ * for one that the first looks missed: it may have had no identity Lease at first. So whatever was stored otherwise lies below the watermark, and was rewritten. Step 4 is left out only where the
  * spec has been the same for three hours, by two clocks.
  *
  * What the freeze is for: users get a clear answer instead of a run that begins again, and no two runs work on one CRD.
@@ -49,7 +50,7 @@ interface Ready {
    * The CRD before the wait. Its uid and generation are what the attempt rests on: the generation changes with every
    * change of the spec, so as long as it is the same, the storage version has been the same all the time.
    */
-  readonly epoch: Crd;
+  readonly atStart: Crd;
   readonly target: Target;
   readonly guard: Guard;
   /** When it was ready, on the monotonic clock. */
@@ -147,7 +148,6 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
   const crd = await readCrd(client, run.name, signal);
   // Whatever comes next takes its time. What a dead run left must not stay meanwhile.
   if (!dryRun && (await unfreezeLeftBehind(client, crd, signal))) run.emit({ type: "unfrozen" });
-  assertMigratable(crd);
   if (isClean(crd) && !run.isHalfDone && !force && !dryRun) {
     // What another client pruned while a run is half done says nothing about the objects.
     const lease = { namespace: leaseNamespace, resource: run.name, signal };
@@ -155,6 +155,7 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
       return { resource: run.name, outcome: "nothing-to-do", ...versionsOf(crd) };
     }
   }
+  assertMigratable(crd);
   const target = targetOf(crd);
   if (dryRun) {
     await assertRights(client, run.name, rightsForDryRun(target.resource), signal);
@@ -167,9 +168,9 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
   const rights = rightsForRewrite(target.resource, { leaseNamespace, areServersNamed });
   await assertRights(client, run.name, [...rightsForFreeze(run.name, guard), ...rights], signal);
   await tryOneWrite(client, target, signal);
-  const epoch = await readCrd(client, run.name, signal);
-  assertMigratable(epoch);
-  return { run, epoch, target: targetOf(epoch), guard, since: client.clock.monotonic() };
+  const atStart = await readCrd(client, run.name, signal);
+  assertMigratable(atStart);
+  return { run, atStart, target: targetOf(atStart), guard, since: client.clock.monotonic() };
 }
 
 async function readCrd(client: Client, name: string, signal: AbortSignal): Promise<Crd> {
@@ -178,13 +179,11 @@ async function readCrd(client: Client, name: string, signal: AbortSignal): Promi
   throw new KsvmError("ResourceNotFound", `Cannot find "${name}": there is no CustomResourceDefinition of this name`);
 }
 
-/** The finalizer of a CRD that is being deleted may write objects in an earlier version for minutes. */
-function assertMigratable({ metadata, status }: Crd): void {
-  if (metadata.deletionTimestamp === undefined) return;
-  const { message } = (status?.conditions ?? []).find(({ type }) => type === "Terminating") ?? {};
-  const why = message === undefined ? "" : ` (${message})`;
-  const text = `the CRD is being deleted${why}; wait for that to end, or remove what keeps it`;
-  throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${metadata.name}": ${text}`);
+function assertMigratable(crd: Crd): void {
+  const problem = crdProblem(crd);
+  if (problem === undefined) return;
+  const text = `${problem.reason}; ${problem.help}`;
+  throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${crd.metadata.name}": ${text}`);
 }
 
 function versionsOf(crd: Crd): Required<Pick<MigrationResult, "storageVersion" | "storedVersions" | "epoch">> {
@@ -204,7 +203,7 @@ async function settleAll(
   const onEvent = (event: MigrationEvent): void => {
     for (const { run } of ready) run.emit(event);
   };
-  const epochs = ready.map(({ epoch }) => epoch);
+  const epochs = ready.map(({ atStart }) => atStart);
   try {
     const changed = await settleCrds(client, epochs, { ...options, settleMs, onEvent });
     const unsettled = ready.filter(({ run }) => changed.has(run.name));
@@ -260,7 +259,7 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
 /** Steps 5 to 11. */
 async function migrateHeld(
   client: Client,
-  { epoch, guard, run, target }: Ready,
+  { atStart, guard, run, target }: Ready,
   options: MigrateOptions,
   lease: RunLease,
   changed: AbortController,
@@ -269,32 +268,32 @@ async function migrateHeld(
   const { identity, name } = run;
 
   // 5. Freeze the storage version, on a CRD of this epoch.
-  const frozen = await freeze(client, epoch, { guard, owner: lease.owner, signal });
-  void abortWhenChanged(client, epoch, identity, frozen.metadata.resourceVersion, changed);
+  const frozen = await freeze(client, atStart, { guard, owner: lease.owner, signal });
+  void abortWhenChanged(client, atStart, identity, frozen.metadata.resourceVersion, changed);
 
   // 6. Prove on every API server that the guard is in force.
   const apiServers = await proveFreeze(client, options, { crdName: name, guard, signal });
-  run.emit({ type: "frozen", storageVersion: storageVersion(epoch), guard, apiServers });
+  run.emit({ type: "frozen", storageVersion: storageVersion(atStart), guard, apiServers });
 
   // 7. to 9. Rewrite every object, from where an earlier run of the same epoch and purpose stood.
   const purpose = checkpointPurpose(options, identity);
   const left = lease.checkpoint;
-  const resume = left?.epoch === epochOf(epoch) && left.purpose === purpose ? left : undefined;
+  const resume = left?.epoch === epochOf(atStart) && left.purpose === purpose ? left : undefined;
   if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
   const tally = await rewrite(client, run, target, { ...options, signal }, resume, (position) => {
-    lease.checkpoint = { epoch: epochOf(epoch), purpose, ...position };
+    lease.checkpoint = { epoch: epochOf(atStart), purpose, ...position };
   });
   if (tally.failed > 0) {
     const now = await retry(client, () => client.find<Crd>(`${CRDS}/${name}`, { signal }), { signal });
-    const { storedVersions } = versionsOf(now ?? epoch);
-    return { resource: name, outcome: "incomplete", ...versionsOf(epoch), storedVersions, tally };
+    const { storedVersions } = versionsOf(now ?? atStart);
+    return { resource: name, outcome: "incomplete", ...versionsOf(atStart), storedVersions, tally };
   }
 
   // 10. Ask every API server once more, those that joined included.
-  await convergeAll(client, options, [epoch], { signal, forMs: 30_000 });
+  await convergeAll(client, options, [atStart], { signal, forMs: 30_000 });
 
   // 11. Prune.
-  const { pruned, removed } = await prune(client, epoch, identity, signal);
+  const { pruned, removed } = await prune(client, atStart, identity, signal);
   const versions = versionsOf(pruned);
   run.emit({ type: "pruned", storedVersions: versions.storedVersions, removed });
   lease.checkpoint = undefined;
@@ -302,12 +301,12 @@ async function migrateHeld(
 }
 
 /** @throws where a CRD is not of the epoch that the attempt rests on, whatever the difference */
-function assertStillOurs(epoch: Crd, { metadata }: Pick<KubeObject, "metadata">, identity: string): void {
-  const { name } = epoch.metadata;
+function assertStillOurs(atStart: Crd, { metadata }: Pick<KubeObject, "metadata">, identity: string): void {
+  const { name } = atStart.metadata;
   const { annotations = {}, deletionTimestamp, uid } = metadata;
-  if (uid !== epoch.metadata.uid) throw new EpochChanged(name, "the CRD was deleted and created again");
+  if (uid !== atStart.metadata.uid) throw new EpochChanged(name, "the CRD was deleted and created again");
   if (deletionTimestamp !== undefined) throw new EpochChanged(name, "the CRD is being deleted");
-  if (epochOf({ metadata }) !== epochOf(epoch)) throw new EpochChanged(name, "the spec of the CRD changed");
+  if (epochOf({ metadata }) !== epochOf(atStart)) throw new EpochChanged(name, "the spec of the CRD changed");
   if (annotations[MIGRATING] === undefined) throw freezeLifted(name);
   if (parseOwner(annotations[OWNER])?.identity !== identity) {
     const text = "another run took its migration over, or another client changed the owner of the freeze";
@@ -318,17 +317,17 @@ function assertStillOurs(epoch: Crd, { metadata }: Pick<KubeObject, "metadata">,
 /** Ends an attempt early. Safety does not rest on it: the prune has a precondition. Never throws. */
 async function abortWhenChanged(
   client: Client,
-  epoch: Crd,
+  atStart: Crd,
   identity: string,
   resourceVersion: string,
   changed: AbortController,
 ): Promise<void> {
-  const { name } = epoch.metadata;
+  const { name } = atStart.metadata;
   const { signal } = changed;
   const query = { fieldSelector: `metadata.name=${name}` };
   const look = (crd: KubeObject): void => {
     try {
-      assertStillOurs(epoch, crd, identity);
+      assertStillOurs(atStart, crd, identity);
     } catch (error) {
       changed.abort(error);
     }
@@ -365,20 +364,20 @@ const MAX_CONFLICTS = 20;
  */
 async function prune(
   client: Client,
-  epoch: Crd,
+  atStart: Crd,
   identity: string,
   signal: AbortSignal,
 ): Promise<{ readonly pruned: Crd; readonly removed: readonly string[] }> {
-  const { name } = epoch.metadata;
+  const { name } = atStart.metadata;
   let removed: readonly string[] = [];
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await readCrd(client, name, signal);
-    assertStillOurs(epoch, crd, identity);
+    assertStillOurs(atStart, crd, identity);
     if (isClean(crd)) return { pruned: crd, removed };
     const { storedVersions } = versionsOf(crd);
     removed = storedVersions.filter((version) => version !== storageVersion(crd));
     const { resourceVersion, uid } = crd.metadata;
-    const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion(epoch)] } };
+    const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion(atStart)] } };
     const options = { fieldManager: CRD_FIELD_MANAGER, signal };
     await retry(client, () => client.patch(`${CRDS}/${name}/status`, body, options), { signal }).catch(
       (error: unknown) => {

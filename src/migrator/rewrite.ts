@@ -43,6 +43,8 @@ export interface Target {
 
 /** The fields of every no-op write have no owner. */
 export const REWRITE_FIELD_MANAGER = "ksvm-rewrite";
+/** On a CRD: versions that are about to leave it, with commas between them. */
+export const LEAVING_VERSIONS = "ksvm.sigs.k8s.io/leaving-versions";
 
 /**
  * The objects of a CRD: in the storage version where it is served, so that nothing is converted, else in another one.
@@ -66,7 +68,9 @@ export function targetOf(crd: Crd): Target {
     );
   }
   const storedAs = apiVersion({ group, version: storage });
-  const isThere = (version: string): boolean => versions.some(({ name }) => name === version);
+  const leaving = crd.metadata.annotations?.[LEAVING_VERSIONS]?.split(",") ?? [];
+  const isThere = (version: string): boolean =>
+    versions.some(({ name }) => name === version) && !leaving.includes(version);
   return {
     resource: { group, version: requested.name, plural: names.plural },
     kind: names.kind,

@@ -73,8 +73,8 @@ export function leaseName(resource: string): string {
  */
 export class RunLease {
   /**
-   * Aborted, with the error of the run, once another one holds the Lease. While no API server answers, the run waits:
-   * nobody else gets further then.
+   * Aborted, with the error of the run, once another one holds the Lease. A run that reaches no API server goes on trying,
+   * and finds that out when it does.
    */
   readonly lost: AbortSignal;
   readonly owner: FreezeOwner;

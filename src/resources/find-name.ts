@@ -1,23 +1,10 @@
 import { resourceNameOf } from "../api/migration.ts";
-import { KsvmError, messageOf } from "../errors.ts";
-import type { CallOptions } from "../old/kube/call-options.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { type ApiResource, type GroupVersion, listedVersions, resourcesOf } from "../old/kube/discovery.ts";
-import { ApiError } from "../old/kube/errors.ts";
-import { CRDS, apiVersionOf } from "../old/kube/resources.ts";
-import { type DiscoveredVersion, isSubresource, SAME_OBJECTS } from "./migratable.ts";
-
-/** A version of a group that cannot be read. */
-interface Unread extends GroupVersion {
-  /** As `group/version: why`. */
-  readonly why: string;
-}
-
-/** What can be read of discovery. */
-interface ReadVersions {
-  readonly versions: readonly DiscoveredVersion[];
-  readonly unread: readonly Unread[];
-}
+import type { DiscoveredResource } from "../apiservers/converge.ts";
+import { KsvmError } from "../errors.ts";
+import type { Client } from "../kube/client.ts";
+import { apiVersion, CRDS, type KubeObject, METADATA } from "../kube/objects.ts";
+import { EXPECTED_NAME, readVersions } from "./discover.ts";
+import { type DiscoveredVersion, type GroupVersion, SAME_OBJECTS } from "./migratable.ts";
 
 /**
  * The full name (`plural.group`, the plural alone in the core group) of a resource that a user names as kubectl accepts
@@ -25,81 +12,37 @@ interface ReadVersions {
  * @throws {KsvmError} ResourceNotFound, with the names of resources that are called similarly; ResourceAmbiguous where
  *   several have the name, or may have, or one may have it in a group that cannot be read; {ApiError}
  */
-export async function findName(client: ApiClient, given: string, options: CallOptions = {}): Promise<string> {
-  if (await isFullName(client, given, options)) {
-    return given;
-  }
-  const { unread, versions } = await readVersions(client, await listedVersions(client.transport, options), options);
-  const { isOpen, names, similar }: Resolution = resolveName(given, versions);
+export async function findName(client: Client, given: string, signal: AbortSignal): Promise<string> {
+  // A CRD that serves no version is not in discovery.
+  const path = `${CRDS}/${encodeURIComponent(given)}`;
+  const isCrdName = /^[^.]+\.[^.]/.test(given);
+  if (isCrdName && (await client.find<KubeObject>(path, { accept: METADATA, signal })) !== undefined) return given;
+  const group = given.split(".").slice(1).join(".");
+  const ofGroup = await readVersions(client, { group, signal });
+  if (resolveName(given, ofGroup.versions).names.includes(given)) return given;
+
+  const { unread, versions } = await readVersions(client, { signal });
+  const { isOpen, names, similar } = resolveName(given, versions);
+  const why = (of: typeof unread): string => of.map((one) => `${apiVersion(one)}: ${one.reason}`).join("; ");
   const [name, ...others] = names;
   if (name === undefined) {
-    throw notFound(
-      given,
-      similar,
-      unread.filter((one) => mayBeIn(given, one)),
-    );
+    const hint = similar.length === 0 ? EXPECTED_NAME : `did you mean ${similar.join(" or ")}?`;
+    // That a resource is not there is proven only where all that may have it was read: a caller may go on without it.
+    const open = unread.filter((one) => mayBeIn(given, one));
+    if (open.length === 0) throw new KsvmError("ResourceNotFound", `Cannot find "${given}": ${hint}`);
+    const text = `Cannot tell whether there is "${given}": discovery of ${why(open)} cannot be read; ${hint}`;
+    throw new KsvmError("ResourceAmbiguous", text);
   }
   if (others.length > 0) {
     const text = `Cannot tell which resource "${given}" is: ${names.join(", ")}; use the full name of one of them`;
     throw new KsvmError("ResourceAmbiguous", text);
   }
   if (isOpen && unread.length > 0) {
-    const why = `discovery of another group cannot be read (${textOf(unread)})`;
-    const text = `Cannot tell whether "${given}" is "${name}" alone: ${why}; use the full name`;
+    const reason = `discovery of another group cannot be read (${why(unread)})`;
+    const text = `Cannot tell whether "${given}" is "${name}" alone: ${reason}; use the full name`;
     throw new KsvmError("ResourceAmbiguous", text);
   }
   return name;
-}
-
-/** Also of a CRD that serves no version, which discovery does not show. */
-async function isFullName(client: ApiClient, given: string, options: CallOptions): Promise<boolean> {
-  if (given.includes(".") && (await client.findMetadata(CRDS, { name: given }, options)) !== undefined) {
-    return true;
-  }
-  const [, ...rest] = given.split(".");
-  const group = rest.join(".");
-  const listed = (await listedVersions(client.transport, options)).filter((one) => one.group === group);
-  const { versions } = await readVersions(client, listed, options);
-  return resolveName(given, versions).names.includes(given);
-}
-
-async function readVersions(
-  client: ApiClient,
-  listed: readonly GroupVersion[],
-  options: CallOptions,
-): Promise<ReadVersions> {
-  const versions: DiscoveredVersion[] = [];
-  const unread: Unread[] = [];
-  for (const one of listed) {
-    try {
-      versions.push({ ...one, resources: await resourcesOf(client.transport, one, options) });
-    } catch (error) {
-      if (!(error instanceof ApiError)) {
-        throw error;
-      }
-      unread.push({ ...one, why: `${apiVersionOf(one.group, one.version)}: ${messageOf(error.said)}` });
-    }
-  }
-  return { versions, unread };
-}
-
-function textOf(unread: readonly Unread[]): string {
-  return unread.map(({ why }) => why).join("; ");
-}
-
-/** That a resource is not there is proven only where all that may have it was read: a caller may go on without it. */
-function notFound(given: string, similar: readonly string[], unread: readonly Unread[]): KsvmError {
-  const hint =
-    similar.length === 0
-      ? "expected the name of a CustomResourceDefinition (plural.group) or of a built-in resource, such as " +
-        '"widgets.example.com", "deployments.apps" or "secrets"'
-      : `did you mean ${similar.join(" or ")}?`;
-  return unread.length === 0
-    ? new KsvmError("ResourceNotFound", `Cannot find "${given}": ${hint}`)
-    : new KsvmError(
-        "ResourceAmbiguous",
-        `Cannot tell whether there is "${given}": discovery of ${textOf(unread)} cannot be read; ${hint}`,
-      );
 }
 
 /** What a name stands for. */
@@ -124,13 +67,13 @@ const MAX_SIMILAR = 3;
 export function resolveName(given: string, versions: readonly DiscoveredVersion[]): Resolution {
   const entries = entriesOf(versions);
   const exact = entries.find(({ name }) => name === given);
-  if (exact !== undefined) {
-    return { names: [exact.name], similar: [], isOpen: false };
-  }
+  if (exact !== undefined) return { names: [exact.name], similar: [], isOpen: false };
   const { rest, word } = partsOf(given);
   const named = entries.filter(({ words }) => words.has(word));
   const meant = named.filter(({ group, version }) => rest === "" || isPlace(rest, group, version));
-  const names = withoutSecondNames([...new Set(meant.map(({ name }) => name))]);
+  const all = [...new Set(meant.map(({ name }) => name))];
+  // Of two names of the same objects the first one is meant.
+  const names = all.filter((name) => !all.includes(SAME_OBJECTS.get(name) ?? ""));
   return { names, similar: names.length === 0 ? similarTo(word, named, entries) : [], isOpen: rest === "" };
 }
 
@@ -146,7 +89,7 @@ interface Entry {
 function entriesOf(versions: readonly DiscoveredVersion[]): readonly Entry[] {
   return versions.flatMap(({ group, resources, version }) =>
     resources
-      .filter(({ name }) => !isSubresource(name))
+      .filter(({ name }) => !name.includes("/"))
       .map((entry) => ({
         name: resourceNameOf({ group, resource: entry.name }),
         group,
@@ -156,7 +99,7 @@ function entriesOf(versions: readonly DiscoveredVersion[]): readonly Entry[] {
   );
 }
 
-function wordsOf({ kind, name, shortNames, singularName }: ApiResource): ReadonlySet<string> {
+function wordsOf({ kind, name, shortNames, singularName }: DiscoveredResource): ReadonlySet<string> {
   const words = [name, singularName ?? "", kind, ...(shortNames ?? [])];
   return new Set(words.filter((word) => word !== "").map((word) => word.toLowerCase()));
 }
@@ -167,7 +110,7 @@ function partsOf(given: string): { readonly word: string; readonly rest: string 
 }
 
 /** Whether a name, as {@link resolveName} takes it, may be that of a resource in a version of a group. */
-function mayBeIn(given: string, { group, version }: Pick<DiscoveredVersion, "group" | "version">): boolean {
+function mayBeIn(given: string, { group, version }: GroupVersion): boolean {
   const { rest } = partsOf(given);
   return rest === "" || isPlace(rest, group, version);
 }
@@ -175,11 +118,6 @@ function mayBeIn(given: string, { group, version }: Pick<DiscoveredVersion, "gro
 /** `group`, or `version.group`; of the core group, which has no name, `version`, or `version.` as kubectl writes it. */
 function isPlace(rest: string, group: string, version: string): boolean {
   return group === "" ? rest === version || rest === `${version}.` : rest === group || rest === `${version}.${group}`;
-}
-
-/** Of two names of the same objects the first one is meant. */
-function withoutSecondNames(names: readonly string[]): readonly string[] {
-  return names.filter((name) => !names.includes(SAME_OBJECTS.get(name) ?? ""));
 }
 
 /** Those of this name in another group first, then those whose plural differs by a letter or two. */

@@ -1,18 +1,8 @@
-import { storageVersionHashOf } from "../api/crd.ts";
-import { UNKNOWN_HASH } from "../api/migration.ts";
+import { STORAGE_STATES, UNKNOWN_HASH } from "../api/migration.ts";
 import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
-import { isUnserved } from "../old/kube/absent.ts";
-import type { CallOptions } from "../old/kube/call-options.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { ApiError } from "../old/kube/errors.ts";
-import type { Projection } from "../old/json/json-projection.ts";
-import { listProjected } from "../old/kube/list-projected.ts";
-import { STORAGE_STATES } from "../old/kube/resources.ts";
-
-const PAGE_SIZE = 500;
-const READ_FIELDS: Projection = {
-  fields: { metadata: { fields: { name: "all", uid: "all", resourceVersion: "all" } }, status: "all" },
-};
+import { storageVersionHash } from "../apiservers/converge.ts";
+import type { Client } from "../kube/client.ts";
+import { isForbidden, whose } from "../kube/errors.ts";
 
 /**
  * The StorageStates of the cluster by the name of their resource; `undefined` where they are not served, or this user
@@ -20,26 +10,17 @@ const READ_FIELDS: Projection = {
  * @throws {ApiError}
  */
 export async function readStorageStates(
-  client: ApiClient,
-  options: CallOptions = {},
+  client: Client,
+  signal: AbortSignal,
 ): Promise<ReadonlyMap<string, ReadStorageState> | undefined> {
-  const found = new Map<string, ReadStorageState>();
   try {
-    const list = { limit: PAGE_SIZE, projection: READ_FIELDS, ...options };
-    for (const item of (await listProjected(client.transport, STORAGE_STATES, list)).items) {
-      const { object } = parseStorageState(item);
-      if (object !== undefined) {
-        found.set(object.metadata.name, object);
-      }
-    }
+    const { items } = await client.list<unknown>(STORAGE_STATES, { signal });
+    const states = items.flatMap((item) => parseStorageState(item).object ?? []);
+    return new Map(states.map((state) => [state.metadata.name, state]));
   } catch (error) {
-    const isDenied = error instanceof ApiError && error.status === 403;
-    if (isDenied || (await isUnserved(client.transport, STORAGE_STATES, error, options))) {
-      return undefined;
-    }
+    if (isForbidden(error) || whose(error) === "gone") return undefined;
     throw error;
   }
-  return found;
 }
 
 /** What a StorageState says of how the objects of a built-in resource are stored. */
@@ -109,7 +90,7 @@ export function versionTextOf(
   // The API server makes the hash of group, version and kind; Events are stored in the core group whatever group serves
   // them.
   const isVersion = (version: string): boolean =>
-    [group, ""].some((of) => storageVersionHashOf(of, version, kind) === hash);
+    [group, ""].some((of) => storageVersionHash(of, version, kind) === hash);
   return VERSION_NAMES.find(isVersion) ?? hashTextOf(hash);
 }
 

@@ -1,4 +1,4 @@
-import { MIGRATION_API_VERSION, type StorageState } from "../api/migration.ts";
+import { MIGRATION_API_VERSION, MIGRATIONS, STORAGE_STATES, type StorageState } from "../api/migration.ts";
 import {
   ATTEMPT_ANNOTATION,
   CRD_ANNOTATION,
@@ -10,11 +10,10 @@ import {
   MANAGED_BY_LABEL,
   PRIORITY_ANNOTATION,
 } from "../api/names.ts";
+import type { Client } from "../kube/client.ts";
 import { isAbsent } from "../kube/errors.ts";
 import { manifestOf } from "../migrations/manifest.ts";
 import { migrationOf } from "../migrations/read-migration.ts";
-import type { ApiClient, NewObject } from "../old/kube/client.ts";
-import { MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../old/kube/resources.ts";
 import type { Decision, NewMigration } from "./decide.ts";
 import { type MigrationFacts, migrationFactsOf, type MigrationIndex } from "./migration-facts.ts";
 import type { Situation } from "./next-status.ts";
@@ -22,7 +21,7 @@ import type { StateFacts } from "./state-facts.ts";
 
 /** What {@link apply} works with. */
 export interface ApplyContext {
-  readonly client: ApiClient;
+  readonly client: Client;
   readonly index: MigrationIndex;
   /** Milliseconds after which a heartbeat is due although nothing changed. */
   readonly heartbeatMs: number;
@@ -48,7 +47,7 @@ export async function apply(context: ApplyContext, situation: Situation, decisio
     await annotate(context, disowned.get(migration.uid) ?? migration, situation.observed.agreed ?? null);
   }
   if (decision.create !== undefined) {
-    const created = await client.create<unknown>(MIGRATIONS, newMigrationOf(decision.create), { signal });
+    const created = await client.create<unknown>(MIGRATIONS, newMigration(decision.create), { signal });
     index.put(migrationOf(created));
   }
 }
@@ -62,13 +61,15 @@ export async function forget(
 ): Promise<void> {
   const { client, signal } = context;
   for (const migration of migrations.filter(({ isOurs }) => isOurs)) await remove(context, migration);
-  await client.delete(STORAGE_STATES, { name }, { signal, preconditions: { uid: state.uid } });
+  await client.delete(pathOf(STORAGE_STATES, name), { signal, preconditions: { uid: state.uid } });
 }
 
 /** A user may have suspended the migration in between, and the one that replaces it would not be. */
-async function remove({ client, index, signal }: ApplyContext, migration: MigrationFacts): Promise<void> {
-  const { name, resourceVersion, uid } = migration;
-  await client.delete(MIGRATIONS, { name }, { signal, preconditions: { uid, resourceVersion } });
+async function remove(
+  { client, index, signal }: ApplyContext,
+  { name, resourceVersion, uid }: MigrationFacts,
+): Promise<void> {
+  await client.delete(pathOf(MIGRATIONS, name), { signal, preconditions: { uid, resourceVersion } });
   index.delete(uid);
 }
 
@@ -86,7 +87,7 @@ async function annotate(
   const { name, resourceVersion, uid } = migration;
   const body = { metadata: { uid, resourceVersion, annotations: { [HASH_ANNOTATION]: hash } } };
   try {
-    const patched = migrationOf(await client.patch(MIGRATIONS, { name }, { type: MERGE_PATCH, body }, { signal }));
+    const patched = migrationOf(await client.patch(pathOf(MIGRATIONS, name), body, { signal }));
     index.put(patched);
     return migrationFactsOf(patched);
   } catch (error) {
@@ -103,6 +104,7 @@ async function writeState(
   { crdRecord, status }: Decision,
 ): Promise<void> {
   const { group, name, resource } = observed;
+  const path = pathOf(STORAGE_STATES, name);
   let resourceVersion = state?.resourceVersion;
   if (resourceVersion === undefined) {
     const created = await client.create<StorageState>(
@@ -130,17 +132,16 @@ async function writeState(
         ? {}
         : { persistedStorageVersionHashes: status.persisted, currentStorageVersionHash: status.current }),
     };
-    const patch = { type: MERGE_PATCH, body: { metadata: { resourceVersion }, status: written } };
-    const options = { subresource: "status", signal };
-    ({ resourceVersion } = (await client.patch<StorageState>(STORAGE_STATES, { name }, patch, options)).metadata);
+    const body = { metadata: { resourceVersion }, status: written };
+    ({ resourceVersion } = (await client.patch<StorageState>(`${path}/status`, body, { signal })).metadata);
   }
   if (crdRecord !== undefined && state !== undefined) {
     const body = { metadata: { resourceVersion, annotations: { [CRD_ANNOTATION]: crdRecord } } };
-    await client.patch(STORAGE_STATES, { name }, { type: MERGE_PATCH, body }, { signal });
+    await client.patch(path, body, { signal });
   }
 }
 
-function newMigrationOf({ attempt, hash, isForced, isLowPriority, resource }: NewMigration): NewObject {
+function newMigration({ attempt, hash, isForced, isLowPriority, resource }: NewMigration): object {
   const annotations = {
     [HASH_ANNOTATION]: hash,
     [ATTEMPT_ANNOTATION]: String(attempt),
@@ -149,4 +150,8 @@ function newMigrationOf({ attempt, hash, isForced, isLowPriority, resource }: Ne
   };
   const labels = { [MANAGED_BY_LABEL]: MANAGED_BY, [CREATED_BY_LABEL]: CREATED_BY_TRIGGER };
   return manifestOf(resource, { labels, annotations });
+}
+
+function pathOf(collection: string, name: string): string {
+  return `${collection}/${encodeURIComponent(name)}`;
 }

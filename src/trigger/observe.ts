@@ -1,13 +1,10 @@
 import { agreement } from "../apiservers/agree.ts";
-import { discover } from "../apiservers/converge.ts";
 import type { ApiServerOptions } from "../apiservers/find.ts";
 import { resourceNameOf, UNKNOWN_HASH } from "../api/migration.ts";
-import { messageOf } from "../errors.ts";
-import { ApiError } from "../kube/errors.ts";
+import type { Client } from "../kube/client.ts";
 import { apiVersion } from "../kube/objects.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { listedVersions } from "../old/kube/discovery.ts";
-import { type DiscoveredVersion, selectMigratable, type SkippedResource } from "../resources/migratable.ts";
+import { readVersions } from "../resources/discover.ts";
+import { selectMigratable, type SkippedResource } from "../resources/migratable.ts";
 import type { CrdFacts } from "./crd-facts.ts";
 
 /** A resource that can be migrated, and how it is stored. */
@@ -69,23 +66,17 @@ const NOT_WANTED = "its group is excluded, or it is not among the only resources
  * @throws {ApiServerMissing} where an API server cannot be asked; {ApiError} where discovery cannot be read
  */
 export async function observeBuiltIns(
-  client: ApiClient,
+  client: Client,
   apiServers: ApiServerOptions,
   { isCrd, isWanted }: { readonly isCrd: (name: string) => boolean; readonly isWanted: (name: string) => boolean },
   signal: AbortSignal,
 ): Promise<BuiltIns> {
-  const discovered: DiscoveredVersion[] = [];
-  const unavailable: UnavailableVersion[] = [];
-  for (const { group, version } of await listedVersions(client.transport, { signal })) {
-    try {
-      const resources = await discover(client.kube, { group, version }, { signal, timeoutMs: ANSWER_MS });
-      discovered.push({ group, version, resources });
-    } catch (error) {
-      signal.throwIfAborted();
-      if (!(error instanceof ApiError)) throw error;
-      unavailable.push({ group, groupVersion: apiVersion({ group, version }), reason: messageOf(error) });
-    }
-  }
+  const { unread, versions: discovered } = await readVersions(client, { signal, timeoutMs: ANSWER_MS });
+  const unavailable = unread.map((one) => ({
+    group: one.group,
+    groupVersion: apiVersion(one),
+    reason: one.reason,
+  }));
   const hidden = new Set(unavailable.map(({ group }) => group));
   const { migratable, skipped } = selectMigratable(discovered.filter(({ group }) => !hidden.has(group)));
   const builtIn = migratable
@@ -109,14 +100,14 @@ export async function observeBuiltIns(
 }
 
 async function observe(
-  client: ApiClient,
+  client: Client,
   apiServers: ApiServerOptions,
   resources: readonly Pick<Observed, "name" | "group" | "version" | "resource">[],
   signal: AbortSignal,
 ): Promise<readonly Observed[]> {
   if (resources.length === 0) return [];
   const versions = new Map(resources.map((resource) => [apiVersion(resource), resource]));
-  const { agreed, answers, disagreements } = await agreement(client.kube, apiServers, [...versions.values()], signal);
+  const { agreed, answers, disagreements } = await agreement(client, apiServers, [...versions.values()], signal);
   return resources.flatMap(({ group, name, resource, version }): readonly Observed[] => {
     const base = { name, group, version, resource };
     const { hash = "" } = agreed.get(name) ?? {};

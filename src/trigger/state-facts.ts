@@ -1,10 +1,7 @@
+import { STORAGE_STATES } from "../api/migration.ts";
 import { CRD_ANNOTATION, MANAGED_BY, MANAGED_BY_LABEL } from "../api/names.ts";
 import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
-import type { Projection } from "../old/json/json-projection.ts";
-import type { ApiClient } from "../old/kube/client.ts";
-import { listProjected } from "../old/kube/list-projected.ts";
-import { metadataProjection } from "../old/kube/metadata-projection.ts";
-import { STORAGE_STATES } from "../old/kube/resources.ts";
+import type { Client } from "../kube/client.ts";
 import { type CrdRecord, parseCrdRecord } from "./crd-facts.ts";
 
 /** What is stored of a resource's StorageState. */
@@ -34,29 +31,16 @@ export function stateFactsOf({ metadata, status }: ReadStorageState): StateFacts
   };
 }
 
-const PAGE_SIZE = 100;
-const STATE_FIELDS: Projection = {
-  fields: {
-    metadata: metadataProjection({
-      labels: { fields: { [MANAGED_BY_LABEL]: "all" } },
-      annotations: { fields: { [CRD_ANNOTATION]: "all" } },
-    }),
-    status: {
-      fields: { persistedStorageVersionHashes: "all", currentStorageVersionHash: "all", lastHeartbeatTime: "all" },
-    },
-  },
-};
-
 /** All StorageStates by name. */
-export async function readStates(client: ApiClient, signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
-  const list = { limit: PAGE_SIZE, projection: STATE_FIELDS, signal };
-  const { items } = await listProjected(client.transport, STORAGE_STATES, list);
+export async function readStates(client: Client, signal: AbortSignal): Promise<ReadonlyMap<string, StateFacts>> {
+  const { items } = await client.list<unknown>(STORAGE_STATES, { signal });
   const states = items.flatMap((item) => parseStorageState(item).object ?? []);
   return new Map(states.map((state) => [state.metadata.name, stateFactsOf(state)]));
 }
 
 /** One StorageState; `undefined` where there is none. */
-export async function readState(client: ApiClient, name: string, signal: AbortSignal): Promise<StateFacts | undefined> {
-  const { object } = parseStorageState(await client.find<unknown>(STORAGE_STATES, { name }, { signal }));
+export async function readState(client: Client, name: string, signal: AbortSignal): Promise<StateFacts | undefined> {
+  const found = await client.find<unknown>(`${STORAGE_STATES}/${encodeURIComponent(name)}`, { signal });
+  const { object } = parseStorageState(found);
   return object && stateFactsOf(object);
 }

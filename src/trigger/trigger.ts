@@ -3,12 +3,12 @@ import type { ApiServerOptions } from "../apiservers/find.ts";
 import { type CrdMode, HEARTBEAT_LIMIT_MS } from "../api/migration.ts";
 import type { Clock } from "../clock.ts";
 import { messageOf } from "../errors.ts";
+import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { CRDS, type KubeObject, METADATA } from "../kube/objects.ts";
 import { watch as watchObjects } from "../kube/watch.ts";
 import type { MigrationFeed } from "../migrations/migration-feed.ts";
 import { FailureLog } from "../observability/failure-log.ts";
-import type { ApiClient } from "../old/kube/client.ts";
 import { NO_PULSE, type Pulse } from "../pulse.ts";
 import { apply, type ApplyContext, forget } from "./apply.ts";
 import { CrdReader } from "./crd-facts.ts";
@@ -34,7 +34,7 @@ export const MAX_INTERVAL_MS = HEARTBEAT_LIMIT_MS / 2 - 1_000;
 
 /** What a {@link Trigger} needs. */
 export interface TriggerOptions {
-  readonly client: ApiClient;
+  readonly client: Client;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly feed: Pick<MigrationFeed, "follow">;
@@ -100,7 +100,7 @@ export class Trigger {
 
   constructor(options: TriggerOptions) {
     this.#options = options;
-    this.#crds = new CrdReader(options.client.kube);
+    this.#crds = new CrdReader(options.client);
     this.#failures = new FailureLog({
       ...options,
       failing: "Cannot look at every resource; trying again",
@@ -316,7 +316,7 @@ export class Trigger {
     const { client, logger } = this.#options;
     try {
       const options = { resourceVersion, accept: METADATA, signal };
-      for await (const event of watchObjects<KubeObject>(client.kube, CRDS, options)) {
+      for await (const event of watchObjects<KubeObject>(client, CRDS, options)) {
         if (event.type === "GAP") {
           this.#pollAt = Number.NEGATIVE_INFINITY;
           this.#pause.abort();
@@ -342,7 +342,7 @@ export class Trigger {
    */
   async #serverTime(signal: AbortSignal): Promise<number> {
     const { client, clock } = this.#options;
-    const { date } = await client.kube.request("GET", "/version", { signal });
+    const { date } = await client.request("GET", "/version", { signal });
     // Every API server sends its time. Where a proxy takes it away, this clock is all there is.
     return date ?? clock.now();
   }

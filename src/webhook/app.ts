@@ -1,30 +1,24 @@
-import type { IncomingMessage } from "node:http";
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyError,
   type FastifyInstance,
-  type FastifyReply,
   type FastifyRequest,
   type FastifyServerFactory,
   LogController,
 } from "fastify";
 import { cutText } from "../cut-text.ts";
 import type { Metrics } from "../observability/metrics.ts";
-import type { ReviewAnswer } from "./admission-review.ts";
-import { METHODS, STATUS_TEXTS, VALIDATE_PATH } from "./http-statuses.ts";
-import { BodyBudget, BodyBuffers, type BodyLimits, type ReceivedBody, receiveBody } from "./receive-body.ts";
 import { type ProgressOf, refusal, type Reviewed, reviewBody } from "./review.ts";
 
-export { VALIDATE_PATH } from "./http-statuses.ts";
+/** Where the API server sends its reviews. */
+export const VALIDATE_PATH = "/validate";
 
 /** Options of {@link buildWebhookApp}. */
 export interface WebhookAppOptions {
   /** @default no logging */
   readonly logger?: FastifyBaseLogger | undefined;
-  /** Bytes of the largest review that is read. @default {@link DEFAULT_BODY_LIMIT} */
+  /** Bytes of the largest review that is read. @default {@link BODY_LIMIT} */
   readonly bodyLimit?: number | undefined;
-  /** Milliseconds that the body of a review may take to come. @default {@link DEFAULT_BODY_TIMEOUT_MS} */
-  readonly bodyTimeoutMs?: number | undefined;
   /** For the words of a denial. @default they leave it out */
   readonly progressOf?: ProgressOf | undefined;
   /** Counts and times the reviews. @default none */
@@ -38,33 +32,41 @@ export interface WebhookAppOptions {
 }
 
 /**
- * 16 MiB. The API server reads request bodies of up to 3 MiB, and a review holds two objects: the new one, and the one
- * that is stored, which a default etcd caps at 1.5 MiB and an operator may raise. Both come encoded again:
- * managedFields are added, and each `<`, `>` and `&` takes six bytes instead of one. With a CRD of five versions at the
- * limits of both, descriptions in prose made a review of 4.8 MiB (docs/webhook.md): the limit is three times that.
+ * 7 MiB, as controller-runtime has it: the API server reads request bodies of up to 3 MiB, and a review holds two
+ * objects. The largest that two objects near the limits of API server and etcd made has 4.8 MiB.
  *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/server/config.go (MaxRequestBodyBytes)
+ * https://github.com/kubernetes-sigs/controller-runtime/blob/v0.22.0/pkg/webhook/admission/http.go (maxRequestSize)
  */
-export const DEFAULT_BODY_LIMIT = 16 * 1024 * 1024;
+export const BODY_LIMIT = 7 * 1024 * 1024;
 
-/** 10 seconds: twice the time that an API server waits for an answer of this webhook. */
-export const DEFAULT_BODY_TIMEOUT_MS = 10_000;
+/** The methods of every path. */
+const METHODS: Readonly<Record<string, string>> = {
+  [VALIDATE_PATH]: "POST",
+  "/healthz": "GET, HEAD",
+  "/readyz": "GET, HEAD",
+};
 
-/** 32 MiB for all bodies that are being received: two of the largest, or a hundred of the usual size. */
-const BODIES_BUDGET = 32 * 1024 * 1024;
+/**
+ * The HTTP status of every answer other than a verdict, and the text that goes with it; docs/webhook.md has the same
+ * table. A verdict is always a 200, with the 403 of a denial inside. A 400 for a body that is JSON but no review says
+ * instead which field is wrong. No answer carries an error's own message, which may show internals.
+ */
+export const STATUS_TEXTS = {
+  400: "Cannot read the AdmissionReview: the body is empty or broken JSON",
+  404: "Nothing is served at this path",
+  405: "This path does not take this method",
+  413: "Cannot read the AdmissionReview: it is larger than this webhook reads",
+  415: "The content type must be application/json",
+  500: "The webhook failed to review the update; its log says why",
+} as const;
 
 /** The webhook without a port: it never listens by itself. */
 export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstance {
-  const { logger, serverFactory, ready, isDraining } = options;
-  const limits = {
-    bodyLimit: options.bodyLimit ?? DEFAULT_BODY_LIMIT,
-    bodyTimeoutMs: options.bodyTimeoutMs ?? DEFAULT_BODY_TIMEOUT_MS,
-    buffers: new BodyBuffers(),
-    budget: new BodyBudget(BODIES_BUDGET),
-  };
+  const { bodyLimit = BODY_LIMIT, isDraining, logger, metrics, progressOf, ready, serverFactory } = options;
   const app = Fastify({
     ...(logger === undefined ? { logger: false } : { loggerInstance: logger }),
     ...(serverFactory === undefined ? {} : { serverFactory }),
+    bodyLimit,
     logController: new LogController({ disableRequestLogging: true }),
     // What still comes on a connection that is open while the server closes is answered, not turned away.
     return503OnClosing: false,
@@ -72,24 +74,51 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
   // A logger for each request would carry its number; what is logged here carries the review's uid.
   app.setChildLoggerFactory((parent) => parent);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser("application/json", (request: FastifyRequest, payload: IncomingMessage) =>
-    receiveBody(payload, contentLengthOf(request), { ...limits, address: request.socket.remoteAddress ?? "" }),
-  );
-  app.addHook("onRequest", (request, reply) => refuseUnknownRoute(request, reply, options.metrics));
+  // Fastify's own parser refuses property names such as `__proto__`, which a schema may have.
+  app.addContentTypeParser("application/json", { parseAs: "string" }, (_request, text, done) => {
+    try {
+      done(null, JSON.parse(text as string));
+    } catch {
+      // The error of JSON.parse quotes what it could not read, which is a user's object.
+      done(Object.assign(new Error("the body is no JSON"), { statusCode: 400 }));
+    }
+  });
+  // Before the body is looked at, so that a wrong path or method is never reported as a wrong body.
+  app.addHook("onRequest", async (request, reply) => {
+    if (!request.is404) return;
+    const path = pathOf(request);
+    const methods = METHODS[path];
+    const status = methods === undefined ? 404 : 405;
+    if (methods !== undefined) reply.header("allow", methods);
+    if (path === VALIDATE_PATH) metrics?.webhookReviews.inc({ decision: "invalid" });
+    await reply.code(status).send({ message: STATUS_TEXTS[status] });
+  });
   // Looked at when the answer goes out: the server may have begun to drain after the request came.
   app.addHook("onSend", (_request, reply, _payload, done) => {
-    if (isDraining?.() === true) {
-      reply.header("connection", "close");
-    }
+    if (isDraining?.() === true) reply.header("connection", "close");
     done();
   });
-  app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply, options.metrics));
+  app.setErrorHandler((error: FastifyError, request, reply) => {
+    const { statusCode: status = 500 } = error;
+    const known = status in STATUS_TEXTS ? (status as keyof typeof STATUS_TEXTS) : 500;
+    if (known === 500) request.log.error({ err: error }, "Failed to answer a request");
+    else request.log.warn({ reason: cutText(error.message, MAX_LOGGED_LENGTH) }, "Refused a request");
+    if (pathOf(request) === VALIDATE_PATH) metrics?.webhookReviews.inc({ decision: "invalid" });
+    // The rest of a body that was not read to its end would be taken for the next request.
+    return reply.code(known).header("connection", "close").send(refusal(known, STATUS_TEXTS[known]).answer);
+  });
   app.get("/healthz", () => ({ status: "ok" }));
   app.get("/readyz", (_request, reply) => {
     const reason = ready?.();
     return reply.code(reason === undefined ? 200 : 503).send({ status: reason ?? "ok" });
   });
-  app.post(VALIDATE_PATH, (request, reply) => answerReview(request, reply, options, limits));
+  app.post(VALIDATE_PATH, (request, reply) => {
+    const reviewed = reviewBody(request.body, progressOf);
+    log(reviewed, request);
+    metrics?.webhookReviews.inc({ decision: reviewed.decision });
+    metrics?.webhookDuration.observe(reply.elapsedTime / 1_000);
+    return reply.code(reviewed.status).send(reviewed.answer);
+  });
   return app;
 }
 
@@ -99,86 +128,17 @@ export function buildWebhookApp(options: WebhookAppOptions = {}): FastifyInstanc
  */
 const MAX_LOGGED_LENGTH = 300;
 
-const NO_BODY: ReceivedBody = { bytes: Buffer.alloc(0), release: () => undefined };
-
-function answerReview(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  options: WebhookAppOptions,
-  limits: BodyLimits,
-): ReviewAnswer {
-  const body = bodyOf(request);
-  const reviewed = reviewBody(body, { bodyLimit: limits.bodyLimit, progressOf: options.progressOf });
-  body.release();
-  log(reviewed, request);
-  const { status, answer, decision } = reviewed;
-  options.metrics?.webhookReviews.inc({ decision });
-  options.metrics?.webhookDuration.observe(reply.elapsedTime / 1_000);
-  reply.code(status);
-  return answer;
-}
-
-/** Nothing was read where there is no body at all. */
-function bodyOf({ body }: FastifyRequest): ReceivedBody {
-  return (body as ReceivedBody | null | undefined) ?? NO_BODY;
-}
-
 function log({ answer, crdName, decision }: Reviewed, request: FastifyRequest): void {
   const { status, uid } = answer.response;
   const facts = { uid: cutText(uid, MAX_LOGGED_LENGTH) };
   if (crdName === undefined) {
-    const problem = cutText(status?.message ?? "", MAX_LOGGED_LENGTH);
-    request.log.warn({ ...facts, problem }, "Refused a review");
+    request.log.warn({ ...facts, problem: cutText(status?.message ?? "", MAX_LOGGED_LENGTH) }, "Refused a review");
     return;
   }
   const crd = cutText(crdName, MAX_LOGGED_LENGTH);
   request.log.info({ ...facts, crd, allowed: decision === "allowed" }, "Reviewed an update of a CRD");
 }
 
-function contentLengthOf(request: FastifyRequest): number | undefined {
-  const length = Number(request.headers["content-length"] ?? Number.NaN);
-  return Number.isNaN(length) ? undefined : length;
-}
-
-/** Answers before the body is looked at, so that a wrong path or method is never reported as a wrong body. */
-async function refuseUnknownRoute(request: FastifyRequest, reply: FastifyReply, metrics?: Metrics): Promise<void> {
-  if (!request.is404) {
-    return;
-  }
-  const path = pathOf(request);
-  const methods = METHODS[path];
-  const status = methods === undefined ? 404 : 405;
-  if (methods !== undefined) {
-    reply.header("allow", methods);
-  }
-  countInvalid(path, metrics);
-  await reply.code(status).send({ message: STATUS_TEXTS[status] });
-}
-
-function answerError(
-  error: FastifyError,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  metrics?: Metrics,
-): ReviewAnswer {
-  const status = error.statusCode !== undefined && error.statusCode in STATUS_TEXTS ? error.statusCode : 500;
-  if (status === 500) {
-    request.log.error({ err: error }, "Failed to answer a request");
-  } else {
-    request.log.warn({ err: error }, "Refused a request");
-  }
-  countInvalid(pathOf(request), metrics);
-  // The rest of a body that was not read to its end would be taken for the next request.
-  reply.code(status).header("connection", "close");
-  return refusal(status).answer;
-}
-
 function pathOf({ url }: FastifyRequest): string {
   return url.split("?", 1)[0] ?? "";
-}
-
-function countInvalid(path: string, metrics: Metrics | undefined): void {
-  if (path === VALIDATE_PATH) {
-    metrics?.webhookReviews.inc({ decision: "invalid" });
-  }
 }

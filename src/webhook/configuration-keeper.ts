@@ -1,13 +1,21 @@
 import type { FastifyBaseLogger } from "fastify";
-import type { ManagedFieldsEntry } from "../api/meta.ts";
+import type { Logger } from "pino";
+import { isOurs } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
 import { WEBHOOK_NAME } from "../freeze/rule.ts";
-import type { ApiClient, KubeObject } from "../old/kube/client.ts";
-import { mergePatchTo } from "../old/kube/drift.ts";
-import { POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../old/kube/resources.ts";
+import type { Client } from "../kube/client.ts";
+import {
+  BINDINGS,
+  type KubeObject,
+  type ManagedFieldsEntry,
+  POLICIES,
+  WEBHOOK_CONFIGURATIONS,
+} from "../kube/objects.ts";
+import { FailureLog } from "../observability/failure-log.ts";
 import {
   type AppliedPart,
   KEEPER_FIELD_MANAGER,
+  mergePatchTo,
   ObjectKeeper,
   type ObjectObserver,
   type WantedObject,
@@ -17,7 +25,7 @@ import { CA_BUNDLE_FIELD_MANAGER, type WebhookConfiguration } from "./webhook-co
 
 /** What a {@link ConfigurationKeeper} needs. */
 export interface ConfigurationKeeperOptions {
-  readonly client: ApiClient;
+  readonly client: Client;
   readonly clock: Clock;
   readonly logger: Pick<FastifyBaseLogger, "info" | "warn">;
   /**
@@ -63,7 +71,7 @@ export class ConfigurationKeeper {
     this.#keepers = [
       new ObjectKeeper({
         ...shared,
-        resource: WEBHOOK_CONFIGURATIONS,
+        collection: WEBHOOK_CONFIGURATIONS,
         name: WEBHOOK_NAME,
         wanted,
         freshen,
@@ -73,10 +81,10 @@ export class ConfigurationKeeper {
         replacement: webhooksOf,
         observer,
       }),
-      new ObjectKeeper({ ...shared, resource: POLICIES, name, wanted: () => policy, replacement: specOf }),
+      new ObjectKeeper({ ...shared, collection: POLICIES, name, wanted: () => policy, replacement: specOf }),
       new ObjectKeeper({
         ...shared,
-        resource: POLICY_BINDINGS,
+        collection: BINDINGS,
         name,
         wanted: () => binding,
         replacement: specOf,
@@ -184,4 +192,58 @@ function ownsBundle({ fieldsV1 }: ManagedFieldsEntry, { metadata: { name } }: Wa
     fields = (fields as Readonly<Record<string, unknown>> | undefined)?.[key];
   }
   return fields !== undefined;
+}
+
+/** What {@link removeWebhook} needs. */
+export interface RemoveWebhookOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+/** A replica with other settings may still be going, and put back what was taken away. */
+const LOOK_AGAIN_MS = 60_000;
+const RETRY_MS = 5_000;
+
+/**
+ * Takes away what the {@link ConfigurationKeeper} keeps, if nothing is to be frozen any more, and keeps it
+ * away until the signal is aborted. Only what carries our label is taken away.
+ */
+export async function removeWebhook(options: RemoveWebhookOptions): Promise<void> {
+  const { clock, logger, signal } = options;
+  const failures = new FailureLog({
+    clock,
+    logger,
+    failing: "Cannot remove the webhook's configuration; trying again",
+    working: "The webhook's configuration is removed",
+  });
+  while (!signal.aborted) {
+    let pauseMs = LOOK_AGAIN_MS;
+    try {
+      await removeOnce(options);
+      failures.worked();
+    } catch (error) {
+      pauseMs = RETRY_MS;
+      if (!signal.aborted) {
+        failures.failed(error);
+      }
+    }
+    await clock.sleep(pauseMs, signal).catch(() => undefined);
+  }
+}
+
+async function removeOnce({ client, logger, signal }: RemoveWebhookOptions): Promise<void> {
+  for (const [collection, name] of [
+    [WEBHOOK_CONFIGURATIONS, WEBHOOK_NAME],
+    [BINDINGS, WARN_POLICY_NAME],
+    [POLICIES, WARN_POLICY_NAME],
+  ] as const) {
+    const path = `${collection}/${name}`;
+    const found = await client.find<KubeObject>(path, { signal });
+    if (found !== undefined && isOurs(found.metadata.labels)) {
+      await client.delete(path, { signal });
+      logger.info({ path }, "Removed an object that freezes needed");
+    }
+  }
 }

@@ -1,13 +1,11 @@
 import type { FastifyBaseLogger } from "fastify";
 import { besideHelm, helmMarksOf, type Marks } from "../api/ours.ts";
 import type { Clock } from "../clock.ts";
-import { FailureLog } from "../observability/failure-log.ts";
-import { type ApiClient, isConflict, type KubeObject } from "../old/kube/client.ts";
-import { isAsWanted } from "../old/kube/drift.ts";
-import { isInvalid } from "../old/kube/errors.ts";
-import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../old/kube/resources.ts";
-import { watchObject } from "../old/kube/watch.ts";
-import { LoopPace } from "../old/retry/loop-pace.ts";
+import type { Client } from "../kube/client.ts";
+import { isInvalid, whose } from "../kube/errors.ts";
+import { type KubeObject, METADATA_LIST } from "../kube/objects.ts";
+import { watch } from "../kube/watch.ts";
+import { Waker } from "../waker.ts";
 
 /** What an {@link ObjectKeeper} needs. */
 export interface ObjectKeeperOptions extends ObjectRepairOptions {
@@ -33,7 +31,7 @@ const MAX_RETRY_MS = 15_000;
 export class ObjectKeeper {
   readonly #options: ObjectKeeperOptions;
   readonly #repair: ObjectRepair;
-  #kicked = Promise.withResolvers<void>();
+  readonly #kicked = new Waker();
 
   constructor(options: ObjectKeeperOptions) {
     this.#options = options;
@@ -42,7 +40,7 @@ export class ObjectKeeper {
 
   /** Has the object looked at soon. */
   kick(): void {
-    this.#kicked.resolve();
+    this.#kicked.wake();
   }
 
   /** Runs until the signal is aborted. */
@@ -54,43 +52,26 @@ export class ObjectKeeper {
     const { clock, resyncMs = DEFAULT_RESYNC_MS } = this.#options;
     await this.#retrying(signal, async () => {
       // From here on a kick is for the next round: it may be about a change that this one does not see.
-      this.#kicked = Promise.withResolvers();
+      this.#kicked.begin();
       const lookAgainMs = await this.#look(signal);
-      const enough = new AbortController();
-      const waitMs = Math.min(resyncMs, lookAgainMs);
-      const resync = clock.sleep(waitMs, AbortSignal.any([signal, enough.signal])).catch(() => undefined);
-      await Promise.race([this.#kicked.promise, resync]);
-      enough.abort();
+      await this.#kicked.wait(Math.min(resyncMs, lookAgainMs), clock, signal);
       await clock.sleep(LOOK_INTERVAL_MS, signal);
     });
   }
 
   async #watchAll(signal: AbortSignal): Promise<void> {
-    const { client, clock, logger, resource, name } = this.#options;
-    const pace = new LoopPace({ clock, minMs: WATCH_INTERVAL_MS });
-    const failures = new FailureLog({
-      clock,
-      logger,
-      facts: { resource: resource.resource, name },
-      failing: "Cannot watch an object; trying again",
-      working: "Watching an object again",
-    });
-    const onFailure = (error: unknown): void => failures.failed(error);
-    const onOpen = (): void => failures.worked();
+    const { client, clock, collection, name, observer } = this.#options;
     await this.#retrying(signal, async () => {
-      await pace.turn(signal);
-      const { metadata } = await client.listMetadata(resource, { limit: 1, signal });
+      const query = { fieldSelector: `metadata.name=${name}` };
+      const { metadata } = await client.list(collection, { query, accept: METADATA_LIST, signal });
       // What happened before this resourceVersion is not seen by the watch.
       this.kick();
-      const options = { name, resourceVersion: metadata.resourceVersion ?? "0", signal, clock, onOpen, onFailure };
-      for await (const event of watchObject(client.transport, resource, options)) {
-        if ("object" in event) {
-          this.#options.observer?.saw(event.type === "DELETED" ? undefined : event.object);
-        }
-        if (event.type !== "BOOKMARK" && !("object" in event && this.#isRight(event))) {
-          this.kick();
-        }
+      const { resourceVersion } = metadata;
+      for await (const event of watch<KubeObject>(client, collection, { resourceVersion, query, signal })) {
+        if ("object" in event) observer?.saw(event.type === "DELETED" ? undefined : event.object);
+        if (event.type !== "BOOKMARK" && !("object" in event && this.#isRight(event))) this.kick();
       }
+      await clock.sleep(WATCH_INTERVAL_MS, signal);
     });
   }
 
@@ -106,7 +87,7 @@ export class ObjectKeeper {
     try {
       return await this.#repair.once(signal);
     } catch (error) {
-      if (!isConflict(error)) {
+      if (whose(error) !== "conflict") {
         throw error;
       }
       return 0;
@@ -115,7 +96,7 @@ export class ObjectKeeper {
 
   /** Does `work` again and again, also after it failed. */
   async #retrying(signal: AbortSignal, work: () => Promise<void>): Promise<void> {
-    const { clock, logger, resource, name } = this.#options;
+    const { clock, collection, logger, name } = this.#options;
     let delayMs = RETRY_MS;
     while (!signal.aborted) {
       try {
@@ -125,7 +106,7 @@ export class ObjectKeeper {
         if (signal.aborted) {
           return;
         }
-        logger.warn({ err: error, resource: resource.resource, name, delayMs }, "Failed to keep an object");
+        logger.warn({ err: error, collection, name, delayMs }, "Failed to keep an object");
         await clock.sleep(delayMs, signal).catch(() => undefined);
         delayMs = Math.min(2 * delayMs, MAX_RETRY_MS);
       }
@@ -196,7 +177,8 @@ const NOTHING: Plan = { kind: "nothing", lookAgainMs: Number.POSITIVE_INFINITY }
 class ObjectRepair {
   readonly #options: ObjectRepairOptions;
   readonly #writer: ObjectWriter;
-  readonly #pace: LoopPace;
+  /** Restorations since the object was left alone for a while. */
+  #turns = 0;
   #lastTurnAt = Number.NEGATIVE_INFINITY;
   /** Since when there is no object, as far as this keeper saw; `undefined` where there was one when it looked last. */
   #missingSince: number | undefined;
@@ -209,14 +191,10 @@ class ObjectRepair {
   };
   /** What Helm wrote to the object, as it was read last. */
   #ofHelm: Marks = {};
-  /** Whether it was said that restorations come less often, since they were prompt. */
-  #toldSlowing = false;
 
   constructor(options: ObjectRepairOptions) {
     this.#options = options;
     this.#writer = new ObjectWriter(options);
-    const interval = { minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS, freeTurns: PROMPT_RESTORATIONS };
-    this.#pace = new LoopPace({ clock: options.clock, ...interval });
   }
 
   /** Whether nothing needs to be done about an object. What others wrote to it is remembered. */
@@ -248,9 +226,9 @@ class ObjectRepair {
   }
 
   async #read(signal: AbortSignal): Promise<KubeObject | undefined> {
-    const { client, clock, resource, name, observer } = this.#options;
+    const { client, clock, observer } = this.#options;
     const sentAfter = observer?.resourceVersion;
-    const found = await client.find<KubeObject>(resource, { name }, { signal });
+    const found = await client.find<KubeObject>(pathOf(this.#options), { signal });
     observer?.saw(found, sentAfter);
     if (found === undefined) {
       this.#missingSince ??= clock.monotonic();
@@ -306,15 +284,13 @@ class ObjectRepair {
 
   async #takeTurn(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#options;
-    if (clock.monotonic() - this.#lastTurnAt > CALM_MS) {
-      this.#pace.reset();
-      this.#toldSlowing = false;
-    }
-    if (this.#pace.isSlowing && !this.#toldSlowing) {
-      this.#toldSlowing = true;
+    if (clock.monotonic() - this.#lastTurnAt > CALM_MS) this.#turns = 0;
+    const late = Math.max(0, this.#turns++ - PROMPT_RESTORATIONS);
+    if (late === 1) {
       logger.warn(this.#facts(), "Another client keeps changing an object; restoring it less often");
     }
-    await this.#pace.turn(signal);
+    const nextAt = this.#lastTurnAt + Math.min(MAX_INTERVAL_MS, MIN_INTERVAL_MS * 2 ** late);
+    await clock.sleep(Math.max(0, nextAt - clock.monotonic()), signal);
     this.#lastTurnAt = clock.monotonic();
   }
 
@@ -334,9 +310,9 @@ class ObjectRepair {
     }
   }
 
-  #facts(): { readonly resource: string; readonly name: string } {
-    const { resource, name } = this.#options;
-    return { resource: resource.resource, name };
+  #facts(): { readonly collection: string; readonly name: string } {
+    const { collection, name } = this.#options;
+    return { collection, name };
   }
 }
 
@@ -344,7 +320,11 @@ class ObjectRepair {
 export const KEEPER_FIELD_MANAGER = "ksvm-webhook-configuration";
 
 /** An object that is kept: a name, and the fields that are wanted. */
-export type WantedObject = KubeObject & { readonly metadata: { readonly name: string } };
+export interface WantedObject {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly metadata: Marks & { readonly name: string };
+}
 
 /** Fields that one manager applies. */
 export interface AppliedPart {
@@ -354,8 +334,9 @@ export interface AppliedPart {
 
 /** What an {@link ObjectWriter} needs. */
 interface ObjectWriterOptions {
-  readonly client: ApiClient;
-  readonly resource: Resource;
+  readonly client: Client;
+  /** The path of the collection that the object is in. */
+  readonly collection: string;
   readonly name: string;
   /**
    * What is applied, one after the other, over what is there, until that is as it is wanted.
@@ -403,7 +384,8 @@ class ObjectWriter {
         throw error;
       }
     }
-    return live ?? wanted;
+    if (live === undefined) throw new TypeError(`Cannot restore "${wanted.metadata.name}": no part of it is applied`);
+    return live;
   }
 
   /** Applies the fields of one manager alone. */
@@ -412,11 +394,9 @@ class ObjectWriter {
     live: KubeObject | undefined,
     signal: AbortSignal,
   ): Promise<KubeObject> {
-    const { client, resource, name } = this.#options;
     const { resourceVersion, uid } = live?.metadata ?? {};
     const body = live === undefined ? fields : { ...fields, metadata: { ...fields.metadata, uid, resourceVersion } };
-    const options = { fieldManager, force: true, signal };
-    return client.patch<KubeObject>(resource, { name }, { type: APPLY_PATCH, body }, options);
+    return this.#options.client.apply<KubeObject>(pathOf(this.#options), body, { fieldManager, signal });
   }
 
   /** Puts what is wanted in the place of what is there: server-side apply leaves alone what others added. */
@@ -434,15 +414,59 @@ class ObjectWriter {
   }
 
   #merge(live: KubeObject, change: { readonly metadata?: object }, signal: AbortSignal): Promise<KubeObject> {
-    const { client, resource, name } = this.#options;
     // What is carried over of the live object may have changed in between: then the resourceVersion refuses the write.
     const { resourceVersion } = live.metadata;
     const body = { ...change, metadata: { ...change.metadata, resourceVersion } };
     const options = { fieldManager: KEEPER_FIELD_MANAGER, signal };
-    return client.patch<KubeObject>(resource, { name }, { type: MERGE_PATCH, body }, options);
+    return this.#options.client.patch<KubeObject>(pathOf(this.#options), body, options);
   }
+}
+
+function pathOf({ collection, name }: Pick<ObjectWriterOptions, "collection" | "name">): string {
+  return `${collection}/${name}`;
 }
 
 function allAtOnce(fields: WantedObject): readonly AppliedPart[] {
   return [{ fieldManager: KEEPER_FIELD_MANAGER, fields }];
+}
+
+/**
+ * Whether an object is as it is wanted: every field of `wanted` is there with the same value, and one that is `undefined` is not there. Fields
+ * that `wanted` does not name may be there, such as defaults and status, except in an object that is wanted empty; lists have to be the
+ * same item by item. So an added webhook, rule, match condition or selector is drift.
+ */
+export function isAsWanted(live: unknown, wanted: unknown): boolean {
+  if (Array.isArray(wanted)) {
+    return (
+      Array.isArray(live) &&
+      live.length === wanted.length &&
+      wanted.every((item, index) => isAsWanted(live[index], item))
+    );
+  }
+  if (typeof wanted !== "object" || wanted === null) {
+    return live === wanted;
+  }
+  const fields = Object.entries(wanted);
+  return (
+    typeof live === "object" &&
+    live !== null &&
+    (fields.length > 0 || Object.keys(live).length === 0) &&
+    fields.every(([name, value]) => isAsWanted((live as Readonly<Record<string, unknown>>)[name], value))
+  );
+}
+
+/**
+ * What a merge patch has to say to leave of an object what is wanted: null takes out a field that is to be absent. Lists are replaced whole. An
+ * object that is wanted empty is left as it is.
+ *
+ * https://www.rfc-editor.org/rfc/rfc7396
+ */
+export function mergePatchTo(wanted: unknown): unknown {
+  if (wanted === undefined) {
+    return null;
+  }
+  if (typeof wanted !== "object" || wanted === null || Array.isArray(wanted)) {
+    return wanted;
+  }
+  return Object.fromEntries(Object.entries(wanted).map(([name, value]) => [name, mergePatchTo(value)]));
 }

@@ -3,13 +3,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { FastifyBaseLogger, FastifyInstance } from "fastify";
 import { listenAt } from "../serving/listen.ts";
 import type { Metrics } from "../observability/metrics.ts";
-import { buildWebhookApp, DEFAULT_BODY_TIMEOUT_MS, type WebhookAppOptions } from "./app.ts";
+import { buildWebhookApp, type WebhookAppOptions } from "./app.ts";
 import { DEFAULT_DRAIN_MS, DEFAULT_FINISH_MS } from "./webhook-configuration.ts";
 import { type ConnectionLimits, DEFAULT_CONNECTION_LIMITS, limitConnections } from "../serving/connection-limits.ts";
 import type { ServingCertificate, ServingPair, ServingPairOutcome } from "./serving-certificate.ts";
 
 /** Options of {@link startWebhookServer}. */
-export interface WebhookServerOptions extends Pick<WebhookAppOptions, "bodyLimit" | "bodyTimeoutMs" | "progressOf"> {
+export interface WebhookServerOptions extends Pick<WebhookAppOptions, "bodyLimit" | "progressOf"> {
   /** The address to listen on. */
   readonly host: string;
   /** 0 takes a free one. */
@@ -22,6 +22,8 @@ export interface WebhookServerOptions extends Pick<WebhookAppOptions, "bodyLimit
   readonly lacking?: (() => string | undefined) | undefined;
   readonly metrics: Metrics;
   readonly logger: FastifyBaseLogger;
+  /** Milliseconds for a whole request. @default {@link REQUEST_TIMEOUT_MS} */
+  readonly requestTimeoutMs?: number | undefined;
   /**
    * Milliseconds that {@link WebhookServer.close} keeps answering while everybody learns that the server is not ready.
    * @default {@link DEFAULT_DRAIN_MS}
@@ -56,18 +58,11 @@ export interface WebhookServer {
  */
 const KEEP_ALIVE_MS = 120_000;
 
-/** Milliseconds for the handshake and for the headers of a request, of which there is next to nothing to send. */
-const HEADERS_TIMEOUT_MS = 10_000;
+/** 10 seconds for the handshake, and for a request: twice the time that an API server waits for an answer of this webhook. */
+const REQUEST_TIMEOUT_MS = 10_000;
 
 /** Every API server of a Kubernetes release that is supported speaks it. */
 const TLS: ServerOptions = { minVersion: "TLSv1.3" };
-
-const TIMEOUTS: ServerOptions = {
-  keepAliveTimeout: KEEP_ALIVE_MS,
-  headersTimeout: HEADERS_TIMEOUT_MS,
-  handshakeTimeout: HEADERS_TIMEOUT_MS,
-  connectionsCheckingInterval: 5_000,
-};
 
 /**
  * Serves the webhook over TLS 1.3.
@@ -89,16 +84,21 @@ class DrainingServer implements WebhookServer {
   #closed: Promise<void> | undefined;
 
   constructor(options: WebhookServerOptions) {
-    const { bodyTimeoutMs = DEFAULT_BODY_TIMEOUT_MS, certificate } = options;
+    const { certificate, requestTimeoutMs = REQUEST_TIMEOUT_MS } = options;
     this.#options = options;
     this.#app = buildWebhookApp({
       ...options,
       ready: () => this.ready(),
       isDraining: () => this.#closed !== undefined,
       serverFactory: (handler) => {
-        // The body has a limit of its own, which answers; this one stands behind it.
-        const requestTimeout = bodyTimeoutMs + HEADERS_TIMEOUT_MS;
-        this.#server = createServer({ ...TLS, ...TIMEOUTS, requestTimeout }, (request, response) => {
+        const limits: ServerOptions = {
+          keepAliveTimeout: KEEP_ALIVE_MS,
+          handshakeTimeout: REQUEST_TIMEOUT_MS,
+          headersTimeout: requestTimeoutMs,
+          requestTimeout: requestTimeoutMs,
+          connectionsCheckingInterval: requestTimeoutMs / 2,
+        };
+        this.#server = createServer({ ...TLS, ...limits }, (request, response) => {
           handler(request, response);
         });
         limitConnections(this.#server, options.connectionLimits ?? DEFAULT_CONNECTION_LIMITS);

@@ -1,6 +1,7 @@
 import tap from "tap";
 
 import {
+  MIGRATION_GROUP,
   type MigrationStatus,
   resourceNameOf,
   stateOf,
@@ -14,9 +15,8 @@ import { describeChanges, renderStatus } from "../../src/cli/render/render-statu
 import { oneLine, printable } from "../../src/cli/render/printable.ts";
 import { conditionsIn } from "../../src/controller/migration-status.ts";
 import { parseOwner } from "../../src/freeze/freeze.ts";
-import { MIGRATIONS, objectPath, STORAGE_STATES } from "../../src/old/kube/resources.ts";
-import { migrationLineOf } from "../../src/plan/migration-lines.ts";
-import { inTreeResourceOf, inTreeStateOf, parseInTree } from "../../src/in-tree/in-tree-migrations.ts";
+import { objectPath } from "../../src/kube/objects.ts";
+import { migrationLine } from "../../src/inventory/status.ts";
 import { storedEncodingOf } from "../../src/resources/storage-states.ts";
 import { parseCrdRecord } from "../../src/trigger/crd-facts.ts";
 import { decide } from "../../src/trigger/decide.ts";
@@ -119,8 +119,9 @@ function assertPath(path: string, segments: number, body: unknown): void {
 /** Everything that reads a migration, one after the other. */
 function readEverywhere(migration: StorageVersionMigration, body: unknown): void {
   const { metadata, spec, status } = migration;
-  assertPath(objectPath(MIGRATIONS, metadata), 6, body);
-  assertPath(objectPath(STORAGE_STATES, { name: resourceNameOf(spec.resource) }), 6, body);
+  const version = { group: MIGRATION_GROUP, version: "v1alpha1" };
+  assertPath(objectPath({ ...version, plural: "storageversionmigrations" }, metadata), 6, body);
+  assertPath(objectPath({ ...version, plural: "storagestates" }, { name: resourceNameOf(spec.resource) }), 6, body);
   const conditions = conditionsIn({ type: "Running" }, status?.conditions ?? [], NOW_TEXT);
   if (conditions.filter(({ type }) => type === "Running").length !== 1) {
     fail("not exactly one condition says what it does", body);
@@ -132,7 +133,7 @@ function readEverywhere(migration: StorageVersionMigration, body: unknown): void
 }
 
 function assertShown(migration: StorageVersionMigration, body: unknown): void {
-  const status = { ...NOTHING_ELSE, migrations: [migrationLineOf(migration)], freezes: [] };
+  const status = { ...NOTHING_ELSE, migrations: [migrationLine(migration)], freezes: [] };
   assertPrintable(printable(renderStatus(status, "table", NOW)), body);
   assertPrintable(printable(renderStatus(status, "json", NOW)), body);
   assertPrintable(printable(renderStatus(status, "yaml", NOW)), body);
@@ -196,19 +197,6 @@ await tap.test(
     t.end();
   },
 );
-
-await tap.test("parseInTree() reads any body or leaves it out", (t) => {
-  let read = 0;
-  for (const body of bodiesOf(MIGRATION)) {
-    const found = parseInTree(sent(body));
-    if (found !== undefined) {
-      read++;
-      assertPrintable(oneLine(`${inTreeResourceOf(found)} ${inTreeStateOf(found)}`), body);
-    }
-  }
-  t.ok(read > 200, `${read} were read`);
-  t.end();
-});
 
 await tap.test("the owner that an annotation names is read or not believed, whatever it says", (t) => {
   const owner = { lease: "kube-system/ksvm-widgets.example.com", identity: "host/1", since: "2026-01-01T00:00:00Z" };

@@ -25,12 +25,14 @@ const INTRODUCED = {
   "next-ca.key": next.keyPem,
 };
 
+const META = { name: "tls", uid: "u", resourceVersion: "1" };
+
 function secretOf(texts: Record<string, string>, changes: Partial<SecretObject> = {}): SecretObject {
   const data = Object.fromEntries(
     Object.entries(texts).map(([key, text]) => [key, Buffer.from(text).toString("base64")]),
   );
   const labels = { "app.kubernetes.io/managed-by": "ksvm" };
-  return { type: "kubernetes.io/tls", metadata: { namespace: "ns", name: "tls", labels }, data, ...changes };
+  return { type: "kubernetes.io/tls", metadata: { ...META, namespace: "ns", labels }, data, ...changes };
 }
 
 const [oldPrint, nextPrint] = [old, next].map(({ certPem }) => certificatesIn(certPem)[0]?.fingerprint256);
@@ -67,7 +69,7 @@ await tap.test("factsOf() says why API servers call no replica by a certificate,
 });
 
 function inNamespace(texts: Record<string, string>, namespace: string): boolean {
-  return isPairOfItsOwn(secretOf(texts, { metadata: { name: "tls", namespace } }));
+  return isPairOfItsOwn(secretOf(texts, { metadata: { ...META, namespace } }));
 }
 
 await tap.test("isPairOfItsOwn() is whether a Secret does not contradict its own pair", (t) => {
@@ -102,7 +104,7 @@ for (const [name, texts, missing] of damages) {
 }
 
 await tap.test("contentsOf() refuses what belongs to another owner, and takes what is empty", (t) => {
-  const metadata = { namespace: "ns", name: "tls" };
+  const metadata = { ...META, namespace: "ns" };
   t.throws(() => contentsOf(secretOf(TEXTS, { metadata })), { code: "CertificateSecretUnusable" });
   t.throws(() => contentsOf(secretOf(TEXTS, { type: "example.com/own" })), { code: "CertificateSecretUnusable" });
   t.doesNotThrow(() => contentsOf(secretOf(TEXTS, { type: "Opaque" })));
@@ -112,9 +114,9 @@ await tap.test("contentsOf() refuses what belongs to another owner, and takes wh
 
 await tap.test("publishedBundleOf() finds our webhook by its name", (t) => {
   const webhook = { name: "crd.kube-storage-version-migrator.io", clientConfig: { caBundle: "YQ==" } };
-  t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: "other" }, webhook] }), "YQ==");
-  t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: webhook.name }] }), "");
-  t.equal(publishedBundleOf({ metadata: {}, webhooks: [{ name: "other" }] }), undefined);
+  t.equal(publishedBundleOf({ metadata: META, webhooks: [{ name: "other" }, webhook] }), "YQ==");
+  t.equal(publishedBundleOf({ metadata: META, webhooks: [{ name: webhook.name }] }), "");
+  t.equal(publishedBundleOf({ metadata: META, webhooks: [{ name: "other" }] }), undefined);
   t.equal(publishedBundleOf(undefined), undefined);
   t.end();
 });

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { storageVersionOf } from "../../src/api/crd.ts";
 import { stateOf, type StorageVersionMigration } from "../../src/api/migration.ts";
-import { MIGRATIONS } from "../../src/old/kube/resources.ts";
+import { MIGRATIONS } from "../api-client.ts";
 import type { Cluster } from "../integration/cluster.ts";
 import type { TestKind } from "../integration/crd-fixture.ts";
 import type { ReplicaSet } from "./replica-set.ts";

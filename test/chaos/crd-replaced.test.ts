@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
-import { CRDS } from "../../src/old/kube/resources.ts";
+import { CRDS } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { between, IS_LONG, randomFrom } from "./random.ts";
 import { Scenario } from "./scenario.ts";

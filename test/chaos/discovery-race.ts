@@ -1,5 +1,5 @@
 import { storageVersionHashOf } from "../../src/api/crd.ts";
-import { resourcesOf } from "../../src/old/kube/discovery.ts";
+import { resourcesOf } from "../api-client.ts";
 import { typeMetaOf } from "../control-plane/stored-value.ts";
 import { eventually } from "../integration/cluster.ts";
 import { GROUP } from "../integration/crd-fixture.ts";
@@ -23,7 +23,7 @@ export async function untilDiscoveryShows({ cluster, kind }: Scenario, version: 
   const group = { group: GROUP, version: "v1" };
   await eventually(
     async () => {
-      const resources = await resourcesOf(cluster.api.transport, group).catch(() => []);
+      const resources = await resourcesOf(cluster.api, group).catch(() => []);
       return resources.find(({ name }) => name === kind.plural)?.storageVersionHash === hash;
     },
     `discovery shows ${version} as the storage version`,

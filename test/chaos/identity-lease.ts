@@ -1,5 +1,4 @@
-import type { ApiClient } from "../../src/old/kube/client.ts";
-import { LEASES } from "../../src/old/kube/resources.ts";
+import { type ApiClient, LEASES } from "../api-client.ts";
 import { eventually } from "../integration/cluster.ts";
 
 interface IdentityLease {

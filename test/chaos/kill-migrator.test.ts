@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
-import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { MERGE_PATCH } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import type { KsvmLine } from "./ksvm-process.ts";
 import { between, IS_LONG, pick, type Random, randomFrom } from "./random.ts";

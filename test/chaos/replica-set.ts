@@ -1,6 +1,6 @@
 import type { Test } from "tap";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
-import { LEASES } from "../../src/old/kube/resources.ts";
+import { LEASES } from "../api-client.ts";
 import type { Lease } from "../../src/api/lease.ts";
 import { type Cluster, eventually } from "../integration/cluster.ts";
 import { freePort, type Replica, spawnController } from "../processes/replica.ts";

@@ -1,6 +1,6 @@
 import type { Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { LEASES, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { LEASES, MERGE_PATCH } from "../api-client.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import { assertNoTraces } from "../integration/assert-no-traces.ts";
 import type { Cluster } from "../integration/cluster.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Test } from "tap";
-import type { ApiClient } from "../../src/old/kube/client.ts";
+import type { ApiClient } from "../api-client.ts";
 import { GROUP } from "../integration/crd-fixture.ts";
 import { type ServedWebhook, serveWebhook } from "../integration/serve-webhook.ts";
 

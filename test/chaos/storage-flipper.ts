@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { FREEZE_REASON } from "../../src/api/names.ts";
-import { ApiError } from "../../src/old/kube/errors.ts";
-import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import type { Cluster } from "../integration/cluster.ts";
 import { type CrdShape, type TestKind, versionsOf } from "../integration/crd-fixture.ts";
 

@@ -5,9 +5,8 @@ import { text } from "node:stream/consumers";
 import tap from "tap";
 import { renderCheck } from "../../src/cli/render/render-check.ts";
 import { runProgram } from "../../src/cli/program.ts";
-import { checkCrd } from "../../src/plan/check.ts";
+import type { CheckEntry } from "../../src/inventory/upgrade.ts";
 import { crdWith } from "../api/crd-with.ts";
-import { fileWith, refusedFor } from "../plan/check-situation.ts";
 
 const NOBODY = ["--kubeconfig", "/nowhere"];
 
@@ -77,7 +76,7 @@ await tap.test("check refuses files that it cannot read in one line, before it l
 });
 
 await tap.test("check reads the cluster's address only once its files are read", async (t) => {
-  const dir = t.testdir({ "a.json": JSON.stringify(fileWith(["v1+"]).object) });
+  const dir = t.testdir({ "a.json": JSON.stringify(crdWith({ versions: ["v1+"] })) });
   t.match(await check(["-f", dir, "-f", join(dir, "a.json")]), { code: 1, stderr: /is there twice/ });
   t.match(await check(["-f", dir]), { code: 1, stderr: /\[KubeconfigInvalid\]\n$/ });
 });
@@ -85,27 +84,61 @@ await tap.test("check reads the cluster's address only once its files are read",
 await tap.test(
   "renderCheck() shows the verdicts as a table, and below it why, what the API server says and what to do",
   (t) => {
-    const said = 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions';
-    const facts = { dryRun: refusedFor(said), failedInTree: [], live: crdWith(), objects: { count: 100_000 } };
-    const items = [
-      checkCrd(fileWith(["v2+"]), facts),
-      checkCrd(fileWith(["v1+"]), { dryRun: { outcome: "accepted" }, failedInTree: [] }),
-    ];
+    const stale: CheckEntry = {
+      name: "widgets.example.com",
+      source: "crd.yaml",
+      verdict: "needs-migration",
+      reason: "it drops v1",
+      help: [],
+      steps: [
+        { kind: "migrate", does: "rewrites every object", why: "of v1", back: "migrate back" },
+        { kind: "apply", does: "writes what the file says", why: "it can be read", back: "apply the old one" },
+      ],
+      notes: ["a note"],
+      apiServer: "missing from spec.versions",
+      storageVersion: "v2",
+      storedVersions: ["v1", "v2"],
+      removedVersions: ["v1"],
+      objects: 100_000,
+    };
+    const [, apply] = stale.steps;
+    const fresh: CheckEntry = {
+      name: "gadgets.example.com",
+      source: "crd.yaml",
+      verdict: "applicable",
+      reason: "there is none",
+      help: [],
+      steps: apply ? [apply] : [],
+      notes: [],
+      removedVersions: [],
+    };
+    const refused: CheckEntry = { ...fresh, verdict: "refused", reason: "it cannot be", help: ["do this"], steps: [] };
+    const items = [stale, fresh, refused];
     t.equal(
       renderCheck({ items, ignored: 1 }, "table"),
-      `NAME                  VERDICT           STORAGE   STOREDVERSIONS   DROPPED   OBJECTS   REQUESTS   TIME
-widgets.example.com   needs-migration   v2        v1,v2            v1        100000    100200     ~10m
-widgets.example.com   applicable        -         -                -         -         -          -
+      `NAME                  VERDICT           STORAGE   STOREDVERSIONS   DROPPED   OBJECTS
+widgets.example.com   needs-migration   v2        v1,v2            v1        100000
+gadgets.example.com   applicable        -         -                -         -
+gadgets.example.com   refused           -         -                -         -
 
-widgets.example.com: this file drops v1, and objects may be stored in it: storedVersions lists it
-  API server: status.storedVersions[0]: Invalid value: "v1": missing from spec.versions
-  1. migrate the objects, which prunes storedVersions: ksvm migrate widgets.example.com
-  2. apply this file
+widgets.example.com: it drops v1
+  API server: missing from spec.versions
+  1. migrate: rewrites every object
+     why: of v1
+     way back: migrate back
+  2. apply: writes what the file says
+     why: it can be read
+     way back: apply the old one
+  ksvm migrate -f crd.yaml does that up to the file itself, and with --apply all of it
+  note: a note
+
+gadgets.example.com: it cannot be
+  what helps: do this
 
 1 object of other kinds ignored`,
     );
     t.match(JSON.parse(renderCheck({ items, ignored: 0 }, "json")), {
-      items: [{ verdict: "needs-migration" }, {}],
+      items: [{ verdict: "needs-migration" }, {}, {}],
       ignored: 0,
     });
     t.match(renderCheck({ items, ignored: 0 }, "yaml"), /^kind: Check\nitems:\n {2}- name: widgets\.example\.com\n/m);

@@ -152,7 +152,7 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     /\[Usage\]\n$/,
   ],
   ["no name is given", ["migrate"], 2, /^error: Cannot tell what to migrate: .* \[Usage\]\n$/],
-  ["a name and --all-stale are given", ["migrate", "a.b", "--all-stale"], 2, /\[Usage\]\n$/],
+  ["a name and --all are given", ["migrate", "a.b", "--all"], 2, /\[Usage\]\n$/],
   [
     "the controller is to issue certificates that outlive their CA",
     ["controller", "--serving-lifetime=8760h"],

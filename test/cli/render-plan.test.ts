@@ -2,9 +2,9 @@ import tap from "tap";
 import { parse } from "yaml";
 
 import { renderPlan } from "../../src/cli/render/render-plan.ts";
-import type { CountedEntry } from "../../src/plan/inventory.ts";
+import type { PlanEntry } from "../../src/inventory/plan.ts";
 
-const ENTRIES: readonly CountedEntry[] = [
+const ENTRIES: readonly PlanEntry[] = [
   {
     name: "widgets.example.com",
     kind: "Widget",
@@ -43,7 +43,7 @@ await tap.test("renderPlan() as a table has a row for each resource", (t) => {
 });
 
 await tap.test("renderPlan() as a table says why storedVersions is not believed", (t) => {
-  const [widgets] = ENTRIES as [CountedEntry];
+  const [widgets] = ENTRIES as [PlanEntry];
   const doubted = { ...widgets, note: "frozen by a", pruneDoubt: "objects may be stored in v1" };
   t.match(renderPlan([doubted], "table"), /migrate .*objects may be stored in v1$/);
   t.match(renderPlan([doubted], "wide"), /frozen by a; objects may be stored in v1$/);
@@ -51,7 +51,7 @@ await tap.test("renderPlan() as a table says why storedVersions is not believed"
 });
 
 await tap.test("renderPlan() as a table says why a resource is blocked, unknown or not counted", (t) => {
-  const [widgets, secrets] = ENTRIES as [CountedEntry, CountedEntry];
+  const [widgets, secrets] = ENTRIES as [PlanEntry, PlanEntry];
   const { note: _, ...unknown } = { ...secrets, objects: 3 };
   const { objects: _objects, ...uncounted } = widgets;
   const rows = renderPlan(
@@ -67,6 +67,21 @@ await tap.test("renderPlan() as a table says why a resource is blocked, unknown 
   t.match(rows[2], /unknown .*no StorageState shows how its objects are stored$/);
   t.match(rows[3], /\? +migrate .*why$/);
   t.match(rows[4], /migrate +v1 +-$/);
+  t.end();
+});
+
+await tap.test("renderPlan() as a table names what helps, and what keeps a version in the CRD", (t) => {
+  const [widgets] = ENTRIES as [PlanEntry];
+  const stopped = { ...widgets, action: "none", note: "it is being deleted", help: "kubectl get" } as const;
+  t.match(renderPlan([stopped], "table"), /none .*it is being deleted; help: kubectl get$/);
+  t.match(renderPlan([stopped], "wide"), /it is being deleted; help: kubectl get$/);
+  const managedFields = { objects: 2, versions: ["v1"], lookedAt: 10_000, isPartial: true };
+  const named = { ...widgets, removableVersions: [], managedFields };
+  const text =
+    /- +managedFields of 2 of the first 10000 objects name v1: .* fails once the CRD drops it; ksvm migrate /;
+  t.match(renderPlan([named], "table"), text);
+  t.match(renderPlan([named], "table"), /widgets\.example\.com --force names the storage version instead$/);
+  t.match(renderPlan([{ ...named, conversion: "Webhook" }], "table"), /-f FILE --apply drops it and what names it$/);
   t.end();
 });
 

@@ -2,9 +2,7 @@ import tap from "tap";
 import { parse } from "yaml";
 
 import { ageOf, describeChanges, renderStatus } from "../../src/cli/render/render-status.ts";
-import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
-import type { MigrationLine } from "../../src/plan/migration-lines.ts";
-import type { RunLine } from "../../src/plan/run-lines.ts";
+import type { ClusterStatus, MigrationLine, RunLine } from "../../src/inventory/status.ts";
 
 const NOW = Date.parse("2026-01-01T01:00:00Z");
 const RUNNING: MigrationLine = {

@@ -12,19 +12,17 @@ const MIGRATION = {
   status: { conditions: [{ type: "Running", status: "True" }], progress: "5/9" },
 };
 
+const EMPTY = { kind: "List", metadata: { resourceVersion: "1" }, items: [] };
+
 // A stand-in: the test is about what a terminal is sent; test/integration/status.test.ts asks a real API server.
 const answers: Readonly<Record<string, unknown>> = {
   "/version": { gitVersion: "v1.36.3" },
   "/apis": groupList("migration.k8s.io/v1alpha1"),
-  "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": {
-    kind: "List",
-    metadata: { resourceVersion: "1" },
-    items: [MIGRATION],
-  },
-  "/apis/migration.k8s.io/v1alpha1/storagestates": { kind: "List", metadata: { resourceVersion: "1" }, items: [] },
-  "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": { metadata: {}, items: [] },
-  "/apis/coordination.k8s.io/v1/leases": { kind: "LeaseList", items: [] },
-  "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": { kind: "LeaseList", items: [] },
+  "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { ...EMPTY, items: [MIGRATION] },
+  "/apis/migration.k8s.io/v1alpha1/storagestates": EMPTY,
+  "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": EMPTY,
+  "/apis/coordination.k8s.io/v1/leases": EMPTY,
+  "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": EMPTY,
 };
 
 for (const [output, expected] of [

@@ -4,12 +4,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parse } from "yaml";
 import { systemClock } from "../../src/clock.ts";
 import { connect } from "../../src/kube/connect.ts";
-import { ApiClient } from "../../src/old/kube/client.ts";
+import { ApiClient } from "../api-client.ts";
 import { bundle } from "../../tools/build.ts";
 import { freePorts } from "../control-plane/ports.ts";
 import { applyAll, NAMESPACE } from "../integration/installation.ts";
 import { render } from "../integration/kubectl.ts";
-import { PatientTransport } from "../integration/patient-transport.ts";
 import { KSVM, RunningProgram } from "../processes/program.ts";
 
 /** What ksvm acts as: audit logs name it, and has no rights but those of deploy/. */
@@ -75,10 +74,10 @@ async function install({ kubeconfig, manifests, dir }: InstallOptions): Promise<
   const { signal } = new AbortController();
   const parts = { clock: systemClock, random: Math.random, signal };
   const { client, close } = await connect({ kubeconfig, variables: {} }, parts);
-  const api = new ApiClient(new PatientTransport(client));
+  const api = new ApiClient(client);
   try {
     await applyAll(api, await render(manifests));
-    const { body } = await api.transport.request<{ status: { token: string } }>({
+    const { body } = await api.request<{ status: { token: string } }>({
       method: "POST",
       path: `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/${SERVICE_ACCOUNT}/token`,
       body: {

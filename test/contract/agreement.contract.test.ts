@@ -14,7 +14,7 @@ import {
 import { ApiError } from "../../src/kube/errors.ts";
 import type { Crd } from "../../src/kube/objects.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";

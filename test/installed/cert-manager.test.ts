@@ -5,8 +5,7 @@ import { findConfiguration, publishedBundleOf } from "../../src/certs/ca-bundle.
 import { decoded, KEYS } from "../../src/certs/secret-contents.ts";
 import { readSecret } from "../../src/certs/secret-store.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import type { NewObject } from "../../src/old/kube/client.ts";
-import { CRDS, objectPath } from "../../src/old/kube/resources.ts";
+import { CRDS, type NewObject, objectPath } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { startController } from "../integration/controller.ts";
@@ -54,14 +53,14 @@ const documents = (await render("deploy/overlays/cert-manager")).map(onLoopback)
 await applyAll(api, documents);
 
 async function textIn(secret: string, key: (typeof KEYS)[keyof typeof KEYS]): Promise<string> {
-  const found = await readSecret(api, { namespace: NAMESPACE, name: secret }, signal);
+  const found = await readSecret(api.kube, { namespace: NAMESPACE, name: secret }, signal);
   return found.secret === undefined ? "" : decoded(found.secret, key);
 }
 
 const caOf = (): Promise<string> => textIn("ksvm-webhook-ca", KEYS.certificate);
 
 async function publishedBundle(): Promise<string> {
-  const bundle = publishedBundleOf(await findConfiguration(api, WEBHOOK_NAME, signal)) ?? "";
+  const bundle = publishedBundleOf(await findConfiguration(api.kube, WEBHOOK_NAME, signal)) ?? "";
   return Buffer.from(bundle, "base64").toString("utf8");
 }
 
@@ -76,7 +75,7 @@ async function renew(name: string): Promise<void> {
     lastTransitionTime,
   };
   const value = { type: "Issuing", status: "True", ...why };
-  await api.transport.request({
+  await api.request({
     method: "PATCH",
     path: `${objectPath(CERTIFICATES, ref)}/status`,
     contentType: "application/json-patch+json",

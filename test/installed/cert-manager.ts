@@ -1,7 +1,7 @@
 import { existsSync, globSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import { buildOnce, CACHE_DIR, goBuild } from "../control-plane/binaries.ts";
 import { RunningProgram } from "../processes/program.ts";
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import t from "tap";
 import { parseAllDocuments } from "yaml";
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import { readVersions } from "../control-plane/versions.ts";
 import { chartFiles } from "../../tools/chart.ts";
 import { Cluster } from "../integration/cluster.ts";

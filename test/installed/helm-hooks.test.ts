@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import t from "tap";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import { CRDS, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { CRDS, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { startController } from "../integration/controller.ts";
 import { NAMESPACE, startAsServiceAccount } from "../integration/installation.ts";

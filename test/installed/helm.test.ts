@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import t from "tap";
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { NAMESPACE } from "../integration/installation.ts";
 import { render } from "../integration/kubectl.ts";

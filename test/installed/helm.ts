@@ -1,6 +1,6 @@
 import { tmpdir } from "node:os";
 import { parseAllDocuments } from "yaml";
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import { RunningProgram } from "../processes/program.ts";
 import { ensureGoProgram } from "./go-program.ts";
 

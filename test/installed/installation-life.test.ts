@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import t from "tap";
-import type { NewObject } from "../../src/old/kube/client.ts";
-import { JSON_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { JSON_PATCH, type NewObject, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { NAMESPACE } from "../integration/installation.ts";
@@ -29,7 +28,7 @@ async function byHelm(version: (typeof HELM_VERSIONS)[number], { kubeconfig }: C
 }
 
 async function bodyOf<Body>({ api }: Cluster, path: string): Promise<Body> {
-  return (await api.transport.request<Body>({ method: "GET", path })).body;
+  return (await api.request<Body>({ method: "GET", path })).body;
 }
 
 interface Groups {

@@ -1,5 +1,5 @@
 import t from "tap";
-import { POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
+import { POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { withPodsRunning } from "../integration/job-runner.ts";
 import { shellOf } from "./admin-shell.ts";

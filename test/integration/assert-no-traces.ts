@@ -1,8 +1,7 @@
 import type { Test } from "tap";
 import { policyName } from "../../src/freeze/freeze.ts";
 import { MIGRATING, OWNER } from "../../src/freeze/rule.ts";
-import type { KubeObject } from "../../src/old/kube/client.ts";
-import { LEASES, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
+import { type KubeObject, LEASES, POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";
 

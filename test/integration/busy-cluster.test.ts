@@ -2,9 +2,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { isConflict } from "../../src/old/kube/client.ts";
+import { MERGE_PATCH, isConflict } from "../api-client.ts";
 import { messageOf } from "../../src/errors.ts";
-import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { listsAnswered, patchesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";

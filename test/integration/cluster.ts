@@ -7,13 +7,11 @@ import { KsvmError } from "../../src/errors.ts";
 import { Client } from "../../src/kube/client.ts";
 import { loadKubeconfig } from "../../src/kube/kubeconfig.ts";
 import { senderFor } from "../../src/kube/undici-send.ts";
-import { ApiClient, type NewObject } from "../../src/old/kube/client.ts";
-import { CRDS, MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
+import { ApiClient, CRDS, MERGE_PATCH, type NewObject, type Resource } from "../api-client.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
 import { attachShared, type SharedKind } from "../control-plane/shared.ts";
 import { type ProgramEnd, type RunningProgram, startKsvm } from "../processes/program.ts";
-import { PatientTransport } from "./patient-transport.ts";
 import { type CrdShape, GROUP, type TestKind, versionsOf } from "./crd-fixture.ts";
 
 /** A real control plane with what the integration tests do to it. Ends with the test. */
@@ -56,7 +54,7 @@ export class Cluster {
     const { close, send } = senderFor(access, systemClock);
     this.#closers.push(close);
     const client = new Client({ address: access.server, send, clock: systemClock, random: Math.random });
-    return new ApiClient(new PatientTransport(client));
+    return new ApiClient(client);
   }
 
   /** Runs ksvm in this process, as the admin; `signal` stands for Ctrl-C, `input` is what it reads on stdin. */

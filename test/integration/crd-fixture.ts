@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { NewObject } from "../../src/old/kube/client.ts";
-import type { Resource } from "../../src/old/kube/resources.ts";
+import { type NewObject, type Resource } from "../api-client.ts";
 
 /** What a test's CRD looks like. */
 export interface CrdShape {

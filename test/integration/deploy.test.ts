@@ -3,19 +3,19 @@ import t from "tap";
 import { Agent, request } from "undici";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import type { KubeObject } from "../../src/old/kube/client.ts";
-import type { Transport } from "../../src/old/kube/transport.ts";
 import {
+  type ApiClient,
   CRDS,
   JSON_PATCH,
+  type KubeObject,
   LEASES,
   MIGRATIONS,
   POLICIES,
+  type Resource,
   SECRETS,
   STORAGE_STATES,
   WEBHOOK_CONFIGURATIONS,
-  type Resource,
-} from "../../src/old/kube/resources.ts";
+} from "../api-client.ts";
 import { Cluster } from "./cluster.ts";
 import {
   applyAll,
@@ -257,8 +257,8 @@ const RIGHTS: Readonly<Record<string, { readonly needed: readonly Access[]; read
 };
 
 /** Every authenticated user may ask this of itself. */
-async function isAllowed(transport: Transport, { resource, ...of }: Access): Promise<boolean> {
-  const { body } = await transport.request<{ status: { allowed: boolean } }>({
+async function isAllowed(client: ApiClient, { resource, ...of }: Access): Promise<boolean> {
+  const { body } = await client.request<{ status: { allowed: boolean } }>({
     method: "POST",
     path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
     body: {
@@ -272,9 +272,9 @@ async function isAllowed(transport: Transport, { resource, ...of }: Access): Pro
 
 for (const [account, { needed, tooMuch }] of Object.entries(RIGHTS)) {
   await t.test(`${account} may do what it needs and no more`, async (t) => {
-    const { transport } = cluster.clientBy(await startAsServiceAccount(cluster, account));
+    const asAccount = cluster.clientBy(await startAsServiceAccount(cluster, account));
     const all = [...needed, ...tooMuch];
-    const answers = await Promise.all(all.map((access) => isAllowed(transport, access)));
+    const answers = await Promise.all(all.map((access) => isAllowed(asAccount, access)));
     t.same(
       all.filter((_, index) => answers[index]),
       needed,

@@ -1,13 +1,13 @@
 // `ksvm doctor`: what it finds in a cluster, and how `--repair` brings back objects that no API server can read.
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { type CustomResourceDefinition, storedVersionsOf } from "../../src/api/crd.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
-import { type Finding, restoredVersion } from "../../src/doctor/diagnose.ts";
+import { type Finding, restoredVersion } from "../../src/inventory/doctor.ts";
 import { MIGRATING, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
-import { CRDS, LEASES, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { APPLY_PATCH, CRDS, LEASES, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
-import { Cluster } from "./cluster.ts";
+import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
 import { installSystem } from "./migrations.ts";
@@ -115,6 +115,97 @@ parallel("doctor finds stale storedVersions, and no more after a migration", asy
   t.match(await doctor(kind.name), { code: 4, items: [{ finding: "stale-stored-versions", versions: ["v1alpha1"] }] });
   t.equal((await cluster.migrate([kind.name])).code, 0);
   t.match(await doctor(kind.name), { code: 0, items: [] });
+});
+
+parallel(
+  "doctor finds managedFields of a version that is gone, and what helps lets server-side apply work again",
+  async (t) => {
+    const kind = new TestKind("fields");
+    await cluster.createStale(kind, 1);
+    const ref = { name: "w0", namespace: "default" };
+    let writes = 0;
+    const isInV1 = async (): Promise<boolean> => {
+      const body = { metadata: { annotations: { writes: String(++writes) } } };
+      await api.patch(kind.resource("v1"), ref, { type: MERGE_PATCH, body });
+      return (await cluster.storedAs(kind))["v1"] === 1;
+    };
+    await eventually(isInV1, "another client stored it in v1");
+    t.match((await doctor(kind.name)).items, [{ finding: "stale-stored-versions" }]);
+    await pruneByHand(cluster, kind);
+    await cluster.setVersions(kind, V1);
+    const applyIt = () => {
+      const body = { ...kind.object("w0", "v1"), metadata: { ...ref, labels: { a: "b" } }, spec: {} };
+      return api.patch(kind.resource("v1"), ref, { type: APPLY_PATCH, body }, { fieldManager: "gitops" }).then(
+        () => "applied",
+        (error: Error) => error.message,
+      );
+    };
+    await eventually(async () => (await applyIt()).includes("an invalid group/version"), "server-side apply fails");
+    t.match(await doctor(kind.name), {
+      code: 4,
+      items: [
+        { finding: "managed-fields", versions: ["v1alpha1"], objects: 1, help: `ksvm migrate ${kind.name} --force` },
+      ],
+    });
+    const { code, stderr } = await cluster.migrate([kind.name, "--force"]);
+    t.equal(code, 0, stderr);
+    t.equal(await applyIt(), "applied");
+    t.match(await doctor(kind.name), { code: 0, items: [] });
+  },
+);
+
+/** Writes a CRD into etcd as no API server takes it, and older ones did. */
+async function putCrd(kind: TestKind, changeOf: (crd: CustomResourceDefinition) => object): Promise<void> {
+  const crd = await cluster.crd(kind);
+  const { resourceVersion: _, ...metadata } = crd.metadata;
+  const value = JSON.stringify({ ...crd, metadata, ...changeOf(crd) });
+  const key = `/registry/apiextensions.k8s.io/customresourcedefinitions/${kind.name}`;
+  const body = JSON.stringify({
+    key: Buffer.from(key).toString("base64"),
+    value: Buffer.from(value).toString("base64"),
+  });
+  const answer = await fetch(`${cluster.controlPlane.stored.url}/v3/kv/put`, { method: "POST", body });
+  if (!answer.ok) throw new Error(await answer.text());
+}
+
+parallel("doctor --repair brings back a version that storedVersions lists and the CRD lacks", async (t) => {
+  const kind = new TestKind("listed");
+  await cluster.createCrd(kind, V1);
+  await cluster.createObjects(kind.resource("v1"), kind.objects(2, "v1"));
+  const storedVersions = ["v1alpha1", "v1"];
+  await putCrd(kind, ({ status }) => ({ status: { ...status, storedVersions } }));
+  const label = { type: MERGE_PATCH, body: { metadata: { labels: { a: "b" } } } };
+  await eventually(
+    () =>
+      api.patch(CRDS, kind, label, { dryRun: true }).then(
+        () => false,
+        () => true,
+      ),
+    "the API server takes no change of it",
+  );
+  const reason = /status\.storedVersions lists v1alpha1, which spec\.versions lacks/;
+  t.match(await doctor(kind.name), { code: 5, items: [{ finding: "blocked-crd", severity: "data", meaning: reason }] });
+  t.match(await cluster.migrate([kind.name]), { code: 1, stderr: reason });
+  t.match((await cluster.ksvm(["plan", kind.name])).stdout, /blocked .*; help: ksvm doctor .* --repair/);
+  const { code, stderr } = await repair(kind, "--yes");
+  t.equal(code, 0, stderr);
+  await assertRepaired(t, kind, 2);
+});
+
+parallel("doctor names the fields that the API server drops once preserveUnknownFields is false", async (t) => {
+  const kind = new TestKind("unknown");
+  await cluster.createCrd(kind, { ...V1, specSchema: { type: "object", properties: { size: { type: "integer" } } } });
+  await putCrd(kind, ({ spec }) => ({ spec: { ...spec, preserveUnknownFields: true } }));
+  await cluster.createObjects(kind.resource("v1"), kind.objects(1, "v1"));
+  const ref = { name: "w0", namespace: "default" };
+  const body = { spec: { extra: 1 } };
+  const isKept = async (): Promise<boolean> =>
+    JSON.stringify(await api.patch(kind.resource("v1"), ref, { type: MERGE_PATCH, body })).includes('"extra":1');
+  await eventually(isKept, "fields that no schema describes are kept");
+  t.match(await doctor(kind.name), {
+    code: 4,
+    items: [{ finding: "blocked-crd", meaning: /preserveUnknownFields is true.*: spec\.extra$/ }],
+  });
 });
 
 parallel("doctor tells the freeze of a dead run from that of one that lives, and from another client's", async (t) => {

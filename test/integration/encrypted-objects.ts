@@ -1,5 +1,4 @@
-import type { NewObject } from "../../src/old/kube/client.ts";
-import { MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
+import { MERGE_PATCH, type NewObject, type Resource } from "../api-client.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
 import type { StoredObject } from "../control-plane/stored-value.ts";
 import type { Cluster } from "./cluster.ts";

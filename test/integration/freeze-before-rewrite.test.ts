@@ -1,7 +1,7 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
-import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { alone } from "./parallel.ts";

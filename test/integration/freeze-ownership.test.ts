@@ -7,15 +7,15 @@ import { liftLeftFreezes } from "../../src/controller/freezes.ts";
 import { type FreezeOwner, policyName } from "../../src/freeze/freeze.ts";
 import { CRD_FIELD_MANAGER, MIGRATING, MIGRATING_VALUE, OWNER } from "../../src/freeze/rule.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
-import type { ApiClient } from "../../src/old/kube/client.ts";
 import {
+  type ApiClient,
   CRDS,
   LEASES,
   MERGE_PATCH,
   POLICIES,
   POLICY_BINDINGS,
   WEBHOOK_CONFIGURATIONS,
-} from "../../src/old/kube/resources.ts";
+} from "../api-client.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

@@ -1,5 +1,4 @@
-import type { ApiClient } from "../../src/old/kube/client.ts";
-import { CLUSTER_ROLES } from "../../src/old/kube/resources.ts";
+import { type ApiClient, CLUSTER_ROLES } from "../api-client.ts";
 
 /** Gives a user of the test a cluster role with these rules. */
 export async function grantUser(api: ApiClient, user: string, rules: readonly object[]): Promise<void> {

@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto";
 import { connect } from "node:tls";
 import type { Test } from "tap";
 import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
-import { WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import type { Cluster } from "./cluster.ts";
 
 /** So long an API server goes on with the caBundle that it knew, and a replica with its certificate, as far as these tests go. */

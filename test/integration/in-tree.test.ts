@@ -1,7 +1,7 @@
 import t from "tap";
 import { migrateInTree, MIGRATIONS as IN_TREE, startInTree } from "../../bench/in-tree.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { MERGE_PATCH } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";

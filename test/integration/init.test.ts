@@ -4,7 +4,7 @@ import type { ObjectMeta } from "../../src/api/meta.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { CREATED_BY_LABEL } from "../../src/api/names.ts";
 import type { InitResult } from "../../src/initializer/initialize.ts";
-import { API_SERVICES, CRDS, DEPLOYMENTS, MERGE_PATCH, MIGRATIONS } from "../../src/old/kube/resources.ts";
+import { API_SERVICES, CRDS, DEPLOYMENTS, MERGE_PATCH, MIGRATIONS } from "../api-client.ts";
 import { ChaosProxy } from "../chaos/chaos-proxy.ts";
 import type { Disturbance } from "../chaos/disturbance.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -2,8 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
-import type { NewObject } from "../../src/old/kube/client.ts";
-import { CRDS } from "../../src/old/kube/resources.ts";
+import { CRDS, type NewObject } from "../api-client.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 
 const FOLDER = join(import.meta.dirname, "../../deploy/base/crds");

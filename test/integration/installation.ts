@@ -4,9 +4,14 @@ import { dirname, join, relative, resolve } from "node:path";
 import type { Test } from "tap";
 import { parse } from "yaml";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
-import type { ApiClient, NewObject } from "../../src/old/kube/client.ts";
-import { resourcesOf } from "../../src/old/kube/discovery.ts";
-import { APPLY_PATCH, type Resource, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import {
+  APPLY_PATCH,
+  type ApiClient,
+  type NewObject,
+  type Resource,
+  WEBHOOK_CONFIGURATIONS,
+  resourcesOf,
+} from "../api-client.ts";
 import { kubeconfigText } from "../control-plane/kubeconfig.ts";
 import type { Cluster } from "./cluster.ts";
 import { render } from "./kubectl.ts";
@@ -85,7 +90,7 @@ export async function applyBase({ api }: Pick<Cluster, "api">): Promise<void> {
 /** Where the objects of a document's kind live. */
 export async function resourceOf(api: ApiClient, { apiVersion = "", kind }: NewObject): Promise<Resource> {
   const [version = "", group = ""] = apiVersion.split("/").toReversed();
-  const found = (await resourcesOf(api.transport, { group, version })).find(
+  const found = (await resourcesOf(api, { group, version })).find(
     (entry) => entry.kind === kind && !entry.name.includes("/"),
   );
   if (found === undefined) throw new Error(`Cannot apply: nothing serves ${kind} of ${apiVersion}`);

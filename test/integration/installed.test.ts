@@ -6,9 +6,15 @@ import { storedVersionsOf } from "../../src/api/crd.ts";
 import type { StorageState, StorageVersionMigration } from "../../src/api/migration.ts";
 import { CERTIFICATE_SECRET } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "./frozen.ts";
-import type { KubeObject } from "../../src/old/kube/client.ts";
-import { listedVersions, resourcesOf } from "../../src/old/kube/discovery.ts";
-import { CRDS, MIGRATIONS, SECRETS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
+import {
+  CRDS,
+  type KubeObject,
+  MIGRATIONS,
+  SECRETS,
+  STORAGE_STATES,
+  listedVersions,
+  resourcesOf,
+} from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { SLOWLY, spawnController, startController, untilLeading, WebhookService } from "./controller.ts";
@@ -27,9 +33,9 @@ const kubectl = await kubectlOf(cluster);
 /** Every object of the cluster by what names it, but Events, which expire. */
 async function everything(): Promise<readonly string[]> {
   const found: string[] = [];
-  for (const { group, version } of await listedVersions(api.transport)) {
+  for (const { group, version } of await listedVersions(api)) {
     // Discovery goes on listing a group for a moment after its last CRD is gone.
-    const resources = await resourcesOf(api.transport, { group, version }).catch(() => []);
+    const resources = await resourcesOf(api, { group, version }).catch(() => []);
     for (const { name: resource, verbs } of resources) {
       if (!verbs.includes("list") || resource === "events") continue;
       const { items } = await api.listMetadata({ group, version, resource }, { limit: 5_000 });

@@ -2,7 +2,7 @@ import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "./frozen.ts";
-import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

@@ -1,6 +1,5 @@
-import type { NewObject } from "../../src/old/kube/client.ts";
+import { MERGE_PATCH, type NewObject } from "../api-client.ts";
 import type { ObjectMeta } from "../../src/api/meta.ts";
-import { MERGE_PATCH } from "../../src/old/kube/resources.ts";
 import { isAtLeast } from "../control-plane/features.ts";
 import type { ProgramEnd } from "../processes/program.ts";
 import type { Cluster } from "./cluster.ts";

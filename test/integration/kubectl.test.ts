@@ -5,7 +5,7 @@ import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { MIGRATING } from "../../src/freeze/rule.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import type { ProgramEnd } from "../processes/program.ts";
-import { LEASES } from "../../src/old/kube/resources.ts";
+import { LEASES } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { SLOWLY, startController } from "./controller.ts";

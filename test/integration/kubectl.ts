@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import { ensureBinaries } from "../control-plane/binaries.ts";
 import { KSVM, type ProgramEnd, RunningProgram } from "../processes/program.ts";
 import type { Cluster } from "./cluster.ts";

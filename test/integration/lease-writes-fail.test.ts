@@ -1,6 +1,6 @@
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

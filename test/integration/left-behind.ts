@@ -1,6 +1,6 @@
 import { policyName } from "../../src/freeze/freeze.ts";
 import { CRD_FIELD_MANAGER, MIGRATING, OWNER, policySpec, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
-import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";
 

@@ -1,5 +1,5 @@
 import type { Test } from "tap";
-import { CRDS, MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, type Resource } from "../api-client.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { type CrdShape, type TestKind, versionsOf } from "./crd-fixture.ts";
 

@@ -1,5 +1,5 @@
 import t from "tap";
-import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../../src/old/kube/resources.ts";
+import { APPLY_PATCH, MERGE_PATCH, type Resource } from "../api-client.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";

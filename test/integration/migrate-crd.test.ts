@@ -1,7 +1,7 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { ApiError } from "../../src/old/kube/errors.ts";
-import { CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
@@ -169,7 +169,7 @@ parallel("several CRDs share one wait, and each ends by itself with its own line
   const { code, stderr, stdout } = await cluster.ksvm(["migrate", ...names, "--settle", "3s", "--unsafe-settle"]);
   t.equal(code, 1, "the worst of all");
   t.match(stderr, /^warning: --settle 3s is shorter than 90s: data is lost/m);
-  t.match(stderr, new RegExp(`^error: Cannot migrate "${refused.name}": the CRD serves no version`, "m"));
+  t.match(stderr, new RegExp(`^error: Cannot migrate "${refused.name}": it serves no version`, "m"));
   t.equal(stdout.match(/: waiting 3s: /g)?.length, 1, "one wait");
   for (const { name } of [kind, other]) t.match(stdout, new RegExp(`^${name}: migrated in .*: 3 rewritten; `, "m"));
   t.match(stdout, new RegExp(`^3 resources: 2 done, 1 failed \\(${refused.name}\\)$`, "m"));
@@ -180,21 +180,21 @@ parallel("several CRDs share one wait, and each ends by itself with its own line
   t.same(await cluster.storedAs(refused), { v1alpha1: 3 });
 });
 
-alone("Clean is success: --all-stale finds the CRDs whose storedVersions is not the storage version", async (t) => {
+alone("Clean is success: --all finds the CRDs whose storedVersions is not the storage version", async (t) => {
   const [stale, clean] = [new TestKind("stale"), new TestKind("clean")];
   await cluster.createStale(stale, 1);
   await cluster.createCrd(clean, { storage: "v1" });
-  const run = await cluster.migrate(["--all-stale"]);
+  const run = await cluster.migrate(["--all"]);
   t.match(run.stdout, new RegExp(`${stale.name}: migrated`));
   t.notMatch(run.stdout, new RegExp(clean.name));
   t.match(run.stderr, /without StorageStates, ksvm cannot tell/);
 });
 
-alone("--all-stale goes on without a CRD that is deleted before its turn comes", async (t) => {
+alone("--all goes on without a CRD that is deleted before its turn comes", async (t) => {
   const [first, last] = [new TestKind("aaa"), new TestKind("zzz")];
   await cluster.createStale(first, SLOW_RUN_OBJECTS);
   await cluster.createStale(last, 1);
-  const ended = cluster.migrate(["--all-stale", ...SLOW_FLAGS]);
+  const ended = cluster.migrate(["--all", ...SLOW_FLAGS]);
   await untilRewriting(cluster, first, { ended });
   await api.delete(CRDS, last);
   // Its exit code is about the CRDs of other tests, too.

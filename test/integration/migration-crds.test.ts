@@ -1,8 +1,7 @@
 // The objects of the migration API: what API servers accept, refuse and show of them.
 import t from "tap";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import type { NewObject } from "../../src/old/kube/client.ts";
-import { CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS, type NewObject, STORAGE_STATES } from "../api-client.ts";
 import { Cluster } from "./cluster.ts";
 import { installCrds, shippedCrds } from "./install-crds.ts";
 
@@ -50,7 +49,7 @@ await t.test("the shipped CRDs are accepted as they are, with every condition in
 });
 
 await t.test("kubectl finds migrations by their short names", async (t) => {
-  const { body } = await api.transport.request<{ resources: readonly { name: string; shortNames?: string[] }[] }>({
+  const { body } = await api.request<{ resources: readonly { name: string; shortNames?: string[] }[] }>({
     method: "GET",
     path: "/apis/migration.k8s.io/v1alpha1",
   });
@@ -162,7 +161,7 @@ await t.test("kubectl get shows resource, state, progress, reason and age", asyn
   ];
   const body = { status: { conditions, progress: "7/7" } };
   await api.patch(MIGRATIONS, ref, { type: MERGE_PATCH, body }, { subresource: "status" });
-  const { body: table } = await api.transport.request<{
+  const { body: table } = await api.request<{
     columnDefinitions: readonly { name: string }[];
     rows: readonly { cells: readonly (string | number | null)[] }[];
   }>({

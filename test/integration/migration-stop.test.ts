@@ -5,7 +5,7 @@ import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { CREATED_BY_LABEL, CREATED_BY_TRIGGER, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "./frozen.ts";
-import { CRDS, MERGE_PATCH, MIGRATIONS } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, MIGRATIONS } from "../api-client.ts";
 import { ChaosProxy } from "../chaos/chaos-proxy.ts";
 import type { Disturbance } from "../chaos/disturbance.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";

@@ -5,7 +5,7 @@ import {
   stateOf,
   SYSTEM_NAMESPACE,
 } from "../../src/api/migration.ts";
-import { EVENTS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
+import { EVENTS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../api-client.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, type TestKind } from "./crd-fixture.ts";
 import { installCrds } from "./install-crds.ts";

@@ -1,6 +1,6 @@
 // The names that commands take: those that kubectl takes, and what is said of others.
 import t from "tap";
-import { CRDS } from "../../src/old/kube/resources.ts";
+import { CRDS } from "../api-client.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";
 
@@ -53,7 +53,7 @@ await t.test("plan --stale and --crds-only show what they are for", async (t) =>
   await eventually(async () => (await planned(stale.plural)).length === 1, "discovery shows the resource");
   t.same(await planned("--stale", kind.plural, stale.plural), [stale.name]);
   const { stdout } = await cluster.ksvm(["plan", "--stale"]);
-  t.match(stdout, new RegExp(`${unserved.name} .* blocked +- +no version is served\\n`));
+  t.match(stdout, new RegExp(`${unserved.name} .* blocked +- +it serves no version; help: kubectl patch crd `));
 });
 
 await t.test(

@@ -1,5 +1,5 @@
 import type { Test } from "tap";
-import { MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, type TestKind } from "./crd-fixture.ts";
 import { type ServedWebhook, serveWebhook } from "./serve-webhook.ts";

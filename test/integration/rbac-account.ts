@@ -1,5 +1,5 @@
 import { parseAllDocuments } from "yaml";
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import type { Cluster } from "./cluster.ts";
 import { applyAll, NAMESPACE, startAsServiceAccount } from "./installation.ts";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import t, { type Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
-import { APPLY_PATCH, CRDS, MIGRATIONS } from "../../src/old/kube/resources.ts";
+import { APPLY_PATCH, CRDS, MIGRATIONS } from "../api-client.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
@@ -84,7 +84,7 @@ parallel(
     const path = fileOf(t, kind.manifest(V1), fresh.manifest(V1));
     const run = await cluster.ksvm(["check", "-f", path, "--kubeconfig", kubeconfig]);
     t.equal(run.code, 4, run.stderr);
-    t.match(run.stdout, /needs-migration .* v1alpha1 +3 /);
+    t.match(run.stdout, /needs-migration .* v1alpha1 +3$/m);
     t.match(run.stdout, new RegExp(`${fresh.name} +applicable `));
     const beyond = await cluster.ksvm(["check", "-f", fileOf(t, other.manifest(V1)), "--kubeconfig", kubeconfig]);
     t.equal(beyond.code, 1, "another CRD is out of its reach");

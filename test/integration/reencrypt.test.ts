@@ -2,8 +2,7 @@
 import { createHash } from "node:crypto";
 import t from "tap";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
-import type { KubeObject } from "../../src/old/kube/client.ts";
-import { LEASES, SECRETS } from "../../src/old/kube/resources.ts";
+import { type KubeObject, LEASES, SECRETS } from "../api-client.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import { storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "./cluster.ts";

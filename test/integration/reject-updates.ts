@@ -1,4 +1,4 @@
-import { POLICIES, POLICY_BINDINGS } from "../../src/old/kube/resources.ts";
+import { POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { GROUP, type TestKind } from "./crd-fixture.ts";
 

@@ -2,8 +2,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { ApiError } from "../../src/old/kube/errors.ts";
-import { CLUSTER_ROLES, CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import { CLUSTER_ROLES, CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";

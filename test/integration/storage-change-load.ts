@@ -1,6 +1,6 @@
 import type { Test } from "tap";
 import { FREEZE_REASON, MIGRATING, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
-import { MERGE_PATCH, CRDS } from "../../src/old/kube/resources.ts";
+import { MERGE_PATCH, CRDS } from "../api-client.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

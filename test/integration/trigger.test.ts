@@ -14,7 +14,7 @@ import {
   PRIORITY_ANNOTATION,
   TRIGGER_ANNOTATION,
 } from "../../src/api/names.ts";
-import { API_SERVICES, CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
+import { API_SERVICES, CRDS, MERGE_PATCH, MIGRATIONS, STORAGE_STATES } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { type Controller, startController } from "./controller.ts";

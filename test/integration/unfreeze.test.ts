@@ -1,7 +1,7 @@
 import t from "tap";
 import type { CrdCondition } from "../../src/api/crd.ts";
 import { MIGRATING, OWNER, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
-import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { unlessAtLeast } from "../control-plane/features.ts";

@@ -1,8 +1,7 @@
 import type { Test } from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { ApiError } from "../../src/old/kube/errors.ts";
-import type { NewObject } from "../../src/old/kube/client.ts";
-import { APPLY_PATCH, CRDS } from "../../src/old/kube/resources.ts";
+import { ApiError } from "../../src/kube/errors.ts";
+import { APPLY_PATCH, CRDS, type NewObject } from "../api-client.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";
 import type { Cluster } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";

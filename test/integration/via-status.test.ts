@@ -2,7 +2,7 @@
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { messageOf } from "../../src/errors.ts";
-import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../../src/old/kube/resources.ts";
+import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../api-client.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

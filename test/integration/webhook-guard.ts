@@ -1,5 +1,5 @@
 import { pino } from "pino";
-import { WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { startWebhookServer } from "../../src/webhook/server.ts";

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
 import { storedVersionsOf } from "../../src/api/crd.ts";
 import { MIGRATING, OWNER, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
-import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../../src/old/kube/resources.ts";
+import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { type Controller, startController, WebhookService } from "./controller.ts";

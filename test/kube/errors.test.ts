@@ -35,6 +35,7 @@ const TABLE: readonly (readonly [Whose, number, string, string?])[] = [
   ["webhook", 500, `${conversion}the server was unable to return a response in the time allotted`],
   ["webhook", 500, `${conversion}an error on the server ("bad gateway") has prevented the request from succeeding`],
   ["webhook", 429, "storage is (re)initializing", "TooManyRequests"],
+  ["object", 429, "storage is (re)initializing: request to convert CR from an invalid group/version: example.com/v1"],
   ["object", 500, `${conversion}spec.size is no number`],
   ["object", 500, "conversion webhook for example.com/v1, Kind=Widget returned invalid metadata: x"],
   ["object", 500, "request to convert CR to an invalid group/version: example.com/v1alpha1"],

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import t, { type Test } from "tap";
 import { parseAllDocuments } from "yaml";
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import { foldersOf, overlayOf } from "../integration/installation.ts";
 import { ensureKustomize, KUBECTL_VERSIONS, kustomizeBuild } from "../control-plane/kustomize.ts";
 

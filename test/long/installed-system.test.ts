@@ -7,9 +7,7 @@ import {
   type StorageState,
   type StorageVersionMigration,
 } from "../../src/api/migration.ts";
-import type { KubeObject } from "../../src/old/kube/client.ts";
-import { resourcesOf } from "../../src/old/kube/discovery.ts";
-import { LEASES, MIGRATIONS, STORAGE_STATES } from "../../src/old/kube/resources.ts";
+import { type KubeObject, LEASES, MIGRATIONS, STORAGE_STATES, resourcesOf } from "../api-client.ts";
 import type { Lease } from "../../src/api/lease.ts";
 import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
@@ -61,7 +59,7 @@ async function hashesOf(kind: TestKind): Promise<ReadonlyMap<string, string>> {
   const hashOf = (version: string): string => storageVersionHashOf(GROUP, version, kind.kind);
   const [storage] = VERSIONS;
   await eventually(async () => {
-    const entries = await resourcesOf(api.transport, { group: GROUP, version: storage });
+    const entries = await resourcesOf(api, { group: GROUP, version: storage });
     return entries.find(({ name }) => name === kind.plural)?.storageVersionHash === hashOf(storage);
   }, `discovery shows ${storage} of ${kind.name}`);
   return new Map(VERSIONS.map((version) => [version, hashOf(version)]));

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import type { StoredObject } from "../control-plane/stored-value.ts";
-import { LEASES } from "../../src/old/kube/resources.ts";
+import { LEASES } from "../api-client.ts";
 import type { Lease } from "../../src/api/lease.ts";
 import { CHECKPOINT, leaseName } from "../../src/migrator/run-lease.ts";
 import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";

@@ -1,4 +1,4 @@
-import type { NewObject } from "../../src/old/kube/client.ts";
+import type { NewObject } from "../api-client.ts";
 import type { Cluster } from "../integration/cluster.ts";
 import type { TestKind } from "../integration/crd-fixture.ts";
 

@@ -1,7 +1,7 @@
 import t from "tap";
 import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { freezeOwnerOf } from "../integration/frozen.ts";
-import { CRDS } from "../../src/old/kube/resources.ts";
+import { CRDS } from "../api-client.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { errorCodeOf, type KsvmLine } from "../chaos/ksvm-process.ts";
 import { Scenario } from "../chaos/scenario.ts";

@@ -4,7 +4,7 @@ import t from "tap";
 import { type MigrationCondition, resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { REENCRYPT_ANNOTATION } from "../../src/api/names.ts";
 import type { InitResult } from "../../src/initializer/initialize.ts";
-import { MIGRATIONS } from "../../src/old/kube/resources.ts";
+import { MIGRATIONS } from "../api-client.ts";
 import { IDENTITY, storedWith } from "../control-plane/encryption.ts";
 import { balance } from "../integration/balancer.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

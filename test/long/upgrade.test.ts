@@ -3,9 +3,8 @@ import t from "tap";
 import { storageVersionHashOf } from "../../src/api/crd.ts";
 import type { StorageState } from "../../src/api/migration.ts";
 import type { StorageVersion } from "../../src/apiservers/agree.ts";
-import type { KubeObject } from "../../src/old/kube/client.ts";
-import { MERGE_PATCH, type Resource, STORAGE_STATES, STORAGE_VERSIONS } from "../../src/old/kube/resources.ts";
-import type { ClusterStatus } from "../../src/plan/cluster-status.ts";
+import { type KubeObject, MERGE_PATCH, type Resource, STORAGE_STATES, STORAGE_VERSIONS } from "../api-client.ts";
+import type { ClusterStatus } from "../../src/inventory/status.ts";
 import type { ApiserverOptions } from "../control-plane/apiserver.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { type Controller, startController } from "../integration/controller.ts";
@@ -243,7 +242,7 @@ await t.test("a built-in resource whose StorageVersion shows two encodings is no
   await untilHashes(cluster, NAME, { persisted: [CURRENT], current: CURRENT });
 });
 
-await t.test("plan and --all-stale go by the StorageStates of built-in resources", async (t) => {
+await t.test("plan and --all go by the StorageStates of built-in resources", async (t) => {
   t.equal(await controller.stop(), 0);
   const persistedStorageVersionHashes = ["before", CURRENT];
   const body = { status: { persistedStorageVersionHashes } };
@@ -253,7 +252,7 @@ await t.test("plan and --all-stale go by the StorageStates of built-in resources
   t.match(plan.stdout, /deployments\.apps .* migrate /);
   t.notMatch(plan.stdout, /daemonsets\.apps .* migrate /);
   t.match(plan.stdout, /secrets .* unknown .*it has no StorageState/);
-  const run = await cluster.migrate(["--all-stale", ...BOTH, "--standalone"]);
+  const run = await cluster.migrate(["--all", ...BOTH, "--standalone"]);
   t.equal(run.code, 0, run.stderr);
   t.match(run.stdout, /deployments\.apps: migrated/);
   t.notMatch(run.stdout, /daemonsets\.apps: migrated|secrets: migrated/);

@@ -1,15 +1,14 @@
 import tap from "tap";
-
+import type { DiscoveredResource } from "../../src/apiservers/converge.ts";
 import { type DiscoveredVersion, type Selection, selectMigratable } from "../../src/resources/migratable.ts";
-import type { ApiResource } from "../../src/old/kube/discovery.ts";
 
 const ALL = ["create", "delete", "get", "list", "patch", "update", "watch"];
 
-function entry(name: string, fields: Partial<ApiResource> = {}): ApiResource {
+function entry(name: string, fields: Partial<DiscoveredResource> = {}): DiscoveredResource {
   return { name, kind: "Kind", namespaced: true, verbs: ALL, storageVersionHash: `hash-of-${name}`, ...fields };
 }
 
-function version(group: string, name: string, ...resources: readonly ApiResource[]): DiscoveredVersion {
+function version(group: string, name: string, ...resources: readonly DiscoveredResource[]): DiscoveredVersion {
   return { group, version: name, resources };
 }
 
@@ -123,7 +122,7 @@ await tap.test(
   },
 );
 
-const leftOut: readonly [name: string, resource: ApiResource, reason: RegExp][] = [
+const leftOut: readonly [name: string, resource: DiscoveredResource, reason: RegExp][] = [
   ["a subresource", entry("pods/status"), /^is a subresource$/],
   ["what cannot be patched", entry("componentstatuses", { verbs: ["get", "list"] }), /does not offer patch$/],
   ["what can only be created", entry("bindings", { verbs: ["create"] }), /does not offer list and patch$/],

@@ -11,7 +11,6 @@ import { CleanupFailed } from "../../src/migrator/migrate-crd.ts";
 import type { MigrationEnd, MigrationEvent, MigrationResult } from "../../src/migrator/types.ts";
 import { type HealthCheck, runChecks } from "../../src/observability/health.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
-import { ApiClient } from "../../src/old/kube/client.ts";
 import { configurationOf, encryptionEvidence } from "../../src/reencrypt/evidence.ts";
 import { reencryptResource } from "../../src/reencrypt/reencrypt.ts";
 import { DEFAULT_INTERVAL_MS } from "../../src/trigger/trigger.ts";
@@ -183,7 +182,7 @@ class Controller extends SimProgram {
     const write = (line: string): void => world.tell(this.process.name, line.slice(1, -2));
     try {
       await serve({
-        client: new ApiClient(world.cluster.clientOf(this.process)),
+        client: world.cluster.clientOf(this.process),
         clock: this.process.clock,
         metrics: new Metrics(),
         logger: pino({ base: null, timestamp: false, serializers: { err } }, { write }),

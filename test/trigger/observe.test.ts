@@ -2,7 +2,6 @@
 import t from "tap";
 import { Client } from "../../src/kube/client.ts";
 import type { HttpAnswer, HttpRequest } from "../../src/kube/http.ts";
-import { ApiClient } from "../../src/old/kube/client.ts";
 import { observeBuiltIns } from "../../src/trigger/observe.ts";
 import { FakeClock } from "../fake-clock.ts";
 
@@ -85,7 +84,7 @@ async function send(request: HttpRequest): Promise<HttpAnswer> {
   return { status, headers: {}, text: JSON.stringify(body ?? { kind: "Status", message: "down" }) };
 }
 
-const client = new ApiClient(new Client({ address: "https://a", send, clock: new FakeClock(), random: () => 0.5 }));
+const client = new Client({ address: "https://a", send, clock: new FakeClock(), random: () => 0.5 });
 const found = await observeBuiltIns(
   client,
   { endpoints: ["https://a", "https://b"] },

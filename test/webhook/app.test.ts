@@ -4,8 +4,7 @@ import { pino } from "pino";
 import tap from "tap";
 import { freezeVerdict, MIGRATING, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
 import type { Crd } from "../../src/kube/objects.ts";
-import { DEFAULT_BODY_LIMIT, buildWebhookApp } from "../../src/webhook/app.ts";
-import { STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/http-statuses.ts";
+import { BODY_LIMIT, buildWebhookApp, STATUS_TEXTS, VALIDATE_PATH } from "../../src/webhook/app.ts";
 import { type CrdTraits, FROZEN, crdWith, reviewOf } from "../freeze/freeze-rule-crd.ts";
 import { TEST_SEED } from "../seed.ts";
 
@@ -13,8 +12,9 @@ const FROZEN_CRD = crdWith({ annotations: FROZEN });
 const FLIPPED_CRD = crdWith({ annotations: FROZEN, versions: { v1: false, v2: true } });
 const JSON_TYPE = { "content-type": "application/json" };
 
-function refusal(code: number, uid = "", message = STATUS_TEXTS[code]): object {
-  const reason = { 413: "RequestEntityTooLarge", 500: "InternalError" }[code] ?? "BadRequest";
+function refusal(code: keyof typeof STATUS_TEXTS, uid = "", message: string = STATUS_TEXTS[code]): object {
+  const reasons: Readonly<Record<number, string>> = { 413: "RequestEntityTooLarge", 500: "InternalError" };
+  const reason = reasons[code] ?? "BadRequest";
   return {
     apiVersion: "admission.k8s.io/v1",
     kind: "AdmissionReview",
@@ -47,7 +47,12 @@ const rows: readonly [name: string, request: InjectOptions, status: number, body
   ["a body without a content type", post({ headers: {}, payload: Buffer.from("{}") }), 415, refusal(415)],
   ["an empty body", post({ payload: "" }), 400, refusal(400)],
   ["broken JSON", post({ payload: '{"kind":' }), 400, refusal(400)],
-  ["JSON null", post({ payload: "null" }), 400, refusal(400, "", cannotRead("the body must be an object"))],
+  [
+    "JSON null",
+    post({ payload: "null" }),
+    400,
+    refusal(400, "", cannotRead('apiVersion must be "admission.k8s.io/v1"')),
+  ],
   [
     "another version",
     post({ payload: text({ ...review, apiVersion: "admission.k8s.io/v1beta1" }) }),
@@ -64,13 +69,17 @@ const rows: readonly [name: string, request: InjectOptions, status: number, body
     "no request",
     post({ payload: text({ ...review, request: undefined }) }),
     400,
-    refusal(400, "", cannotRead("request must be an object")),
+    refusal(400, "", cannotRead("request.uid must be a non-empty string")),
   ],
   [
     "no oldObject",
     post({ payload: text(reviewOf(null, FLIPPED_CRD)) }),
     400,
-    refusal(400, "705ab4f5", cannotRead("request.oldObject must be an object")),
+    refusal(
+      400,
+      "705ab4f5",
+      cannotRead("request.oldObject must be a CustomResourceDefinition of apiextensions.k8s.io/v1"),
+    ),
   ],
   ["a body over the limit", post({ payload: text({ pad: "x".repeat(64 * 1024) }) }), 413, refusal(413)],
 ];
@@ -162,9 +171,9 @@ await tap.test("buildWebhookApp() reads a review of two objects as large as the 
   const app = buildWebhookApp();
   t.teardown(() => app.close());
   const payload = text(reviewOf(large(FROZEN_CRD), large(FLIPPED_CRD)));
-  t.ok(payload.length < DEFAULT_BODY_LIMIT);
+  t.ok(payload.length < BODY_LIMIT);
   t.match((await app.inject(post({ payload }))).json(), { response: { allowed: false, status: { code: 403 } } });
-  const tooLarge = await app.inject(post({ payload: "x".repeat(DEFAULT_BODY_LIMIT + 1) }));
+  const tooLarge = await app.inject(post({ payload: "x".repeat(BODY_LIMIT + 1) }));
   t.equal(tooLarge.statusCode, 413);
 });
 

@@ -29,7 +29,7 @@ export const CERTS_STATUS_COMMAND = defineCommand({
   async run(io, flags) {
     const connection = await connect(flags, io.signal);
     try {
-      const status = await certificateStatus(connection.client, { ...flags, clock: systemClock, signal: io.signal });
+      const status = await certificateStatus(connection.kube, { ...flags, clock: systemClock, signal: io.signal });
       const text = renderTextOr(documentOf("CertificateStatus", status), flags.output, () =>
         renderCertificates(status),
       );

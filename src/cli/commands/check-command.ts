@@ -1,9 +1,6 @@
-import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import type { CheckVerdict } from "../../plan/check-types.ts";
-import { CHECK_PATIENCE, checkManifests } from "../../plan/check-facts.ts";
-import { readManifests } from "../../plan/crd-manifests.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
+import { readManifests } from "../../inventory/manifests.ts";
+import { check, type CheckEntry } from "../../inventory/upgrade.ts";
 import { repeated } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
 import { anyText } from "../flags/parsers.ts";
@@ -15,11 +12,10 @@ import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { readManifestFiles } from "../shared/read-manifest-files.ts";
 
-const EXIT_CODES: Readonly<Record<CheckVerdict, ExitCode>> = {
+const EXIT_CODES: Readonly<Record<CheckEntry["verdict"], ExitCode>> = {
   applicable: EXIT.done,
   unknown: EXIT.failed,
   "needs-migration": EXIT.needsMigration,
-  "two-steps": EXIT.needsMigration,
   refused: EXIT.wouldFail,
   "data-loss": EXIT.wouldFail,
 };
@@ -45,8 +41,8 @@ export const CHECK_COMMAND = defineCommand({
     const { crds, others } = readManifests(await readManifestFiles(paths, io));
     const connection = await connect(flags, io.signal);
     try {
-      const retrier = new Retrier({ clock: systemClock, random: Math.random, ...CHECK_PATIENCE });
-      const items = await checkManifests({ client: connection.client, retrier, signal: io.signal }, crds);
+      const items: CheckEntry[] = [];
+      for (const file of crds) items.push(await check(connection.kube, file, io.signal));
       io.stdout.write(`${printable(renderCheck({ items, ignored: others }, output))}\n`);
       return worstOf(items.map(({ verdict }) => EXIT_CODES[verdict]));
     } finally {

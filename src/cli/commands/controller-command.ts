@@ -37,7 +37,7 @@ export const CONTROLLER_COMMAND = defineCommand({
     if (warning !== undefined) logger.warn(warning);
     try {
       await serve({
-        ...connection,
+        client: connection.kube,
         clock: systemClock,
         logger,
         metrics,

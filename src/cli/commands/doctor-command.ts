@@ -1,14 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { systemClock } from "../../clock.ts";
-import { type CrdFacts, diagnose, type Finding, type Severity } from "../../doctor/diagnose.ts";
-import { readDoctorFacts } from "../../doctor/doctor-facts.ts";
-import { type RepairPlan, repairCrd, repairPlans } from "../../doctor/repair.ts";
 import { KsvmError } from "../../errors.ts";
+import { examine, type Finding } from "../../inventory/doctor.ts";
+import { repairCrd, repairPlans, type RepairPlan } from "../../inventory/repair.ts";
 import { migrate, type RunSettings } from "../../migrator/migrate.ts";
 import type { MigrationResult } from "../../migrator/types.ts";
-import type { CallContext } from "../../old/retry/call-context.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
 import type { FlagTable } from "../flags/flag.ts";
 import { toggle } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
@@ -27,10 +23,8 @@ import { type ResourceReport, type RunSession, reportOn } from "../shared/resour
 
 /** Milliseconds: a user waits for the answer. */
 const PATIENCE_MS = 30_000;
-/** A conversion webhook that is down keeps the objects from being listed, and is a finding. */
-const WEBHOOK_PATIENCE_MS = 5_000;
 
-const EXIT_CODES: Readonly<Record<Severity, ExitCode>> = {
+const EXIT_CODES: Readonly<Record<Finding["severity"], ExitCode>> = {
   data: EXIT.wouldFail,
   action: EXIT.needsMigration,
   unknown: EXIT.failed,
@@ -53,80 +47,59 @@ export const DOCTOR_COMMAND = defineCommand({
   operands: anyNames("plural.group of a CRD; every CRD and the control plane if no name is given"),
   flags: DOCTOR_FLAGS,
   async run(io, flags, given) {
-    const { leaseNamespace, output, repair, yes } = flags;
+    const { output, repair, yes } = flags;
+    const { signal } = io;
     if (yes && !repair) {
       throw new KsvmError("Usage", "Cannot tell what to do: --yes is for --repair");
     }
     const settings = runSettingsOf(flags);
-    const connection = await connect(flags, io.signal);
+    const connection = await connect(flags, signal);
+    const { kube } = connection;
     try {
-      const patience = { maxIdleMs: PATIENCE_MS, webhookWaitMs: WEBHOOK_PATIENCE_MS };
-      const retrier = new Retrier({ clock: systemClock, random: Math.random, ...patience });
-      const context = { client: connection.client, retrier, signal: io.signal };
-      const names = await Promise.all(given.map((name) => fullNameOf(context, name)));
-      const found = await look(context, names);
+      const lookup = { client: kube, forMs: PATIENCE_MS, signal };
+      const names = await Promise.all(given.map((name) => fullNameOf(lookup, name)));
+      const found = await examine(kube, names, signal);
       const repairs = repair ? repairPlans(found.items) : [];
       if (!yes || repairs.length === 0) {
-        return show(io, output, found, repair ? repairs : undefined);
+        return show(io, output, { ...found, ...(repair ? { repairs } : {}) });
       }
       io.onMayFreeze?.();
       const warning = settleWarning(flags);
       if (warning !== undefined) io.stderr.write(`warning: ${warning}\n`);
       // What a repair says while it lasts is no part of the result.
       const ends = { io: { ...io, stdout: io.stderr }, connection, logger: loggerOf(io, flags) };
-      const session = { ...ends, format: "text", context, leaseNamespace, settings } as const;
+      const session = { ...ends, format: "text", settings } as const;
       const codes: ExitCode[] = [];
       // One after the other. What cannot be repaired keeps no other from it.
-      for (const { name } of repairs) {
-        codes.push(io.signal.aborted ? EXIT.interrupted : await repairOne(session, found, name));
+      for (const plan of repairs) {
+        codes.push(signal.aborted ? EXIT.interrupted : await repairOne(session, plan, found.items));
       }
-      return worstOf([...codes, show(io, output, await look(context, names))]);
+      return worstOf([...codes, show(io, output, await examine(kube, names, signal))]);
     } finally {
       await connection.close();
     }
   },
 });
 
-interface Found {
-  readonly items: readonly Finding[];
-  readonly crds: readonly CrdFacts[];
-}
-
-async function look(context: CallContext, names: readonly string[]): Promise<Found> {
-  const facts = await readDoctorFacts(context, names);
-  return { items: diagnose(facts), crds: facts.crds };
-}
-
-function show(
-  { stdout }: CliIo,
-  format: ResultFormat,
-  { crds, items }: Found,
-  repairs?: readonly RepairPlan[],
-): ExitCode {
-  const result: DoctorResult = { items, lookedAt: crds.length, ...(repairs === undefined ? {} : { repairs }) };
+function show({ stdout }: CliIo, format: ResultFormat, result: DoctorResult): ExitCode {
   stdout.write(`${printable(renderDoctor(result, format))}\n`);
-  return worstOf(items.map(({ severity }) => EXIT_CODES[severity]));
+  return worstOf(result.items.map(({ severity }) => EXIT_CODES[severity]));
 }
 
 interface RepairSession extends RunSession {
-  readonly context: CallContext;
-  readonly leaseNamespace: string;
   readonly settings: RunSettings;
 }
 
-function repairOne(session: RepairSession, { crds, items }: Found, name: string): Promise<ExitCode> {
-  const { context, io, leaseNamespace } = session;
+function repairOne(session: RepairSession, { name }: RepairPlan, findings: readonly Finding[]): Promise<ExitCode> {
+  const { connection, io } = session;
   return reportOn(session, name, async (report) => {
-    const facts = crds.find(({ crd }) => crd.metadata.name === name);
-    if (facts === undefined) return EXIT.done;
-    const repair = {
-      ...context,
-      identity: `${hostname()}_${randomUUID()}`,
-      leaseNamespace,
-      migrate: (crdName: string, { force }: { readonly force: boolean }) => migrateOne(session, report, crdName, force),
+    const context = {
+      client: connection.kube,
+      migrate: (crdName: string) => migrateOne(session, report, crdName),
+      signal: io.signal,
       tell: (text: string) => void io.stderr.write(`${oneLine(`${name}: ${text}`)}\n`),
     };
-    return (await repairCrd(repair, facts, items)) ? EXIT.done : EXIT.incomplete;
+    return (await repairCrd(context, name, findings)) ? EXIT.done : EXIT.incomplete;
   });
 }
 
@@ -134,11 +107,10 @@ async function migrateOne(
   { connection, io, settings }: RepairSession,
   { log, reporter }: ResourceReport,
   name: string,
-  force: boolean,
 ): Promise<MigrationResult> {
   const [end] = await migrate(connection.kube, [name], {
     ...settings,
-    force,
+    force: true,
     identity: `${hostname()}_${randomUUID()}`,
     signal: io.signal,
     onEvent: (event) => {

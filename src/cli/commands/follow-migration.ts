@@ -1,39 +1,28 @@
-import { storedVersionsOf } from "../../api/crd.ts";
-import { holderOf, type Lease } from "../../api/lease.ts";
 import {
   CONTROLLER_LEASE,
+  type GroupVersionResource,
   hasCondition,
   isFinished,
+  MIGRATION_API_VERSION,
   type MigrationCondition,
+  MIGRATIONS,
   resourceNameOf,
   type StorageVersionMigration,
   SYSTEM_NAMESPACE,
 } from "../../api/migration.ts";
 import { FORCE_ANNOTATION } from "../../api/names.ts";
-import type { Clock } from "../../clock.ts";
-import { type ErrorCode, ERROR_CODES, KsvmError, messageOf } from "../../errors.ts";
+import { discover } from "../../apiservers/converge.ts";
+import { type ErrorCode, ERROR_CODES, KsvmError } from "../../errors.ts";
+import type { Client } from "../../kube/client.ts";
 import { unlessForbidden } from "../../kube/errors.ts";
+import { type Crd, CRDS, type Lease, LEASES, storageVersion } from "../../kube/objects.ts";
+import { retry } from "../../kube/retry.ts";
 import { manifestOf } from "../../migrations/manifest.ts";
 import { isDeleted, migrationOf } from "../../migrations/read-migration.ts";
 import { type MigrationResult, newTally, type Tally } from "../../migrator/types.ts";
-import { isServed } from "../../old/kube/absent.ts";
-import type { ApiClient, KubeObject } from "../../old/kube/client.ts";
-import { failureKindOf } from "../../old/kube/failure.ts";
-import { listNamed } from "../../old/kube/list-named.ts";
-import { LEASES, MIGRATIONS, type Resource } from "../../old/kube/resources.ts";
-import { watchObject } from "../../old/kube/watch.ts";
-import { LoopPace } from "../../old/retry/loop-pace.ts";
-import type { Retrier } from "../../old/retry/retrier.ts";
-import { leftStoredOf, unprovenOf } from "../../plan/succeeded-work.ts";
-import { crdResourceOf, findCrd } from "../../resources/crds.ts";
-import { findResource } from "../../resources/served-resource.ts";
+import { leftStoredOf, unprovenOf } from "./succeeded-work.ts";
+import { findResource } from "../../resources/discover.ts";
 import type { Reporter } from "../render/reporter.ts";
-
-interface LookOptions {
-  readonly client: ApiClient;
-  readonly clock: Clock;
-  readonly retrier: Retrier;
-}
 
 const POLL_MS = 500;
 
@@ -42,34 +31,29 @@ const POLL_MS = 500;
  * leader is being renewed. That is judged by watching it, never by comparing clocks. A user who may not read the Lease
  * works as where there is none.
  *
- * @throws {ApiError}; {KsvmError} RetryBudgetExceeded.
+ * @throws {ApiError}
  */
-export async function isControllerRunning(
-  { client, clock, retrier }: LookOptions,
-  signal: AbortSignal,
-): Promise<boolean> {
-  const ref = { namespace: SYSTEM_NAMESPACE, name: CONTROLLER_LEASE };
+export async function isControllerRunning(client: Client, signal: AbortSignal): Promise<boolean> {
+  const { clock } = client;
+  const path = `${LEASES}/${SYSTEM_NAMESPACE}/leases/${CONTROLLER_LEASE}`;
   const read = (): Promise<Lease | undefined> =>
-    unlessForbidden(retrier.run(() => client.find<Lease>(LEASES, ref, { signal }), signal));
+    retry(client, () => unlessForbidden(client.find<Lease>(path, { signal })), { signal });
   const first = await read();
-  const isInstalled = (): Promise<boolean> =>
-    retrier.run(() => isServed(client.transport, MIGRATIONS, { signal }), signal);
-  if (holderOf(first) === "" || !(await isInstalled())) {
-    return false;
-  }
-  const deadline = clock.monotonic() + (first?.spec?.leaseDurationSeconds ?? 15) * 1_000;
-  const before = JSON.stringify(first?.spec);
+  if (!first?.spec?.holderIdentity) return false;
+  const [group = "", version = ""] = MIGRATION_API_VERSION.split("/");
+  const served = await retry(client, () => discover(client, { group, version }, { signal }), { signal });
+  if (!served.some(({ name }) => name === "storageversionmigrations")) return false;
+  const deadline = clock.monotonic() + (first.spec.leaseDurationSeconds ?? 15) * 1_000;
+  const before = JSON.stringify(first.spec);
   while (clock.monotonic() < deadline) {
     await clock.sleep(POLL_MS, signal);
     const now = await read();
-    if (JSON.stringify(now?.spec) !== before) {
-      return holderOf(now) !== "";
-    }
+    if (JSON.stringify(now?.spec) !== before) return Boolean(now?.spec?.holderIdentity);
   }
   return false;
 }
 
-export interface FollowOptions extends LookOptions {
+interface FollowOptions {
   readonly reporter: Pick<Reporter, "event" | "note">;
   /** Rewrites the objects of a CRD that is clean. */
   readonly force: boolean;
@@ -80,23 +64,47 @@ export interface FollowOptions extends LookOptions {
 /**
  * Has the controller of the cluster migrate a resource, and follows that to its end.
  * @throws {KsvmError} with the reason where the migration failed, was deleted, can no longer be read, or is no longer
- *   followed
- *   (Interrupted).
+ *   followed (Interrupted)
  */
-export async function followMigration(options: FollowOptions, name: string): Promise<MigrationResult> {
-  const { reporter, signal } = options;
-  const created = await createMigration(options, name);
+export async function followMigration(client: Client, name: string, options: FollowOptions): Promise<MigrationResult> {
+  const { force, reporter, signal } = options;
+  const annotations = force ? { annotations: { [FORCE_ANNOTATION]: "true" } } : {};
+  const manifest = manifestOf(await resourceOf(client, name, signal), annotations);
+  // Not tried again: where an answer was lost, there would be two of them.
+  const created = migrationOf(await client.create<unknown>(MIGRATIONS, manifest, { signal }));
   const migration = `migrations/${created.metadata.name}`;
   reporter.note(`created ${migration}; the controller in the cluster carries it out with its own settings`);
   try {
-    return await endOf(options, name, await follow(options, created));
+    return await endOf(client, name, options, await follow(client, options, created));
   } catch (error) {
     if (signal.aborted) {
-      const text = `Interrupted: ${migration} continues in the cluster; to follow it: ksvm status ${created.metadata.name}`;
+      const how = `to follow it: ksvm status ${created.metadata.name}`;
+      const text = `Interrupted: ${migration} continues in the cluster; ${how}`;
       throw new KsvmError("Interrupted", text, { cause: error });
     }
     throw error;
   }
+}
+
+/** What the migration names. The controller looks for itself which version it uses. */
+async function resourceOf(client: Client, name: string, signal: AbortSignal): Promise<Required<GroupVersionResource>> {
+  const crd = await findCrd(client, name, signal);
+  if (crd === undefined) return findResource(client, name, signal);
+  const { group, names, versions } = crd.spec;
+  const served = versions.filter((version) => version.served).map((version) => version.name);
+  const storage = storageVersion(crd);
+  const version = served.includes(storage) ? storage : served[0];
+  if (version === undefined) {
+    const text = `Cannot migrate "${name}": the CRD serves no version; set served: true on one of them first`;
+    throw new KsvmError("ResourceNotMigratable", text);
+  }
+  return { group, version, resource: names.plural };
+}
+
+/** The CRD of a resource; `undefined` where there is none. A name without a group is never a CRD's. */
+async function findCrd(client: Client, name: string, signal: AbortSignal): Promise<Crd | undefined> {
+  if (!name.includes(".")) return undefined;
+  return retry(client, () => client.find<Crd>(`${CRDS}/${encodeURIComponent(name)}`, { signal }), { signal });
 }
 
 /**
@@ -105,159 +113,53 @@ export async function followMigration(options: FollowOptions, name: string): Pro
  * built-in resource.
  */
 async function endOf(
-  { client, force, reporter, retrier, signal }: FollowOptions,
+  client: Client,
   name: string,
+  { force, reporter, signal }: FollowOptions,
   migration: StorageVersionMigration,
 ): Promise<MigrationResult> {
   const result = followedResult(migration);
-  if (result.outcome === "incomplete") {
-    return result;
-  }
-  const crd = await retrier.run(() => findCrd(client, name, { signal }), signal);
+  if (result.outcome === "incomplete") return result;
+  const crd = await findCrd(client, name, signal);
   const isProofDue = force || result.outcome === "migrated";
   const left =
     crd === undefined
       ? unprovenOf(endReasonOf(migration), `ksvm migrate ${result.resource} --standalone`)
       : leftStoredOf(crd, { proven: migration.status?.crd, isProofDue });
-  if (left === undefined) {
-    return result;
-  }
+  if (left === undefined) return result;
   reporter.note(left.isMigrated ? left.text : `not migrated: ${left.text}`);
   const outcome = left.isMigrated ? result.outcome : "incomplete";
-  return { ...result, outcome, ...(crd === undefined ? {} : { storedVersions: storedVersionsOf(crd) }) };
+  return { ...result, outcome, ...(crd === undefined ? {} : { storedVersions: crd.status?.storedVersions ?? [] }) };
 }
 
-async function createMigration(
-  { client, force, signal }: FollowOptions,
-  name: string,
-): Promise<StorageVersionMigration> {
-  const annotations = force ? { annotations: { [FORCE_ANNOTATION]: "true" } } : {};
-  const object = manifestOf(await resourceOf(client, name, signal), annotations);
-  return migrationOf(await client.create<unknown>(MIGRATIONS, object, { signal }));
-}
-
-async function resourceOf(client: ApiClient, name: string, signal: AbortSignal): Promise<Resource> {
-  const crd = await findCrd(client, name, { signal });
-  return crd === undefined ? findResource(client, name, { signal }) : crdResourceOf(crd);
-}
-
-async function follow(options: FollowOptions, created: StorageVersionMigration): Promise<StorageVersionMigration> {
-  const { reporter, signal } = options;
-  let said = "";
-  let isTold = false;
-  const onWatchFailure = (error: unknown): void => {
-    if (!isTold) {
-      isTold = true;
-      reporter.note(`cannot watch the migration, so it is read every few seconds: ${messageOf(error)}`);
-    }
-  };
-  for await (const migration of changesOf({ ...options, onWatchFailure }, created)) {
-    if (isDeleted(migration)) {
-      throw deleted(migration.metadata.name);
-    }
-    const text = phaseTextOf(migration);
-    if (text !== undefined && text !== said) {
-      reporter.note(text);
-      said = text;
-    }
-    const tally = tallyIn(migration);
-    if (tally !== undefined) {
-      reporter.event({ type: "progress", tally });
-    }
-    if (isFinished(migration)) {
-      return migration;
-    }
-  }
-  throw signal.reason;
-}
-
-interface ChangesOptions extends FollowOptions {
-  readonly onWatchFailure: (error: unknown) => void;
-}
-
-/** Between two watches, in milliseconds, if each one ends early. */
-const MIN_INTERVAL_MS = 1_000;
-const MAX_INTERVAL_MS = 10_000;
-/**
- * A watch that has to be opened again when it is older than this gives way to a read, in milliseconds: a proxy may keep
- * back what it tells.
- */
-const REREAD_MS = 60_000;
-
-/** The migration whenever it changes, until the signal is aborted. An outage of the API server is waited for. */
-async function* changesOf(
-  options: ChangesOptions,
+/** Reads the migration again and again until it has ended, and tells what changes. An outage is waited for. */
+async function follow(
+  client: Client,
+  { reporter, signal }: FollowOptions,
   created: StorageVersionMigration,
-): AsyncGenerator<StorageVersionMigration, void> {
-  const { clock, signal } = options;
-  const pace = new LoopPace({ clock, minMs: MIN_INTERVAL_MS, maxMs: MAX_INTERVAL_MS });
-  let { resourceVersion } = created.metadata;
-  for (;;) {
-    for await (const migration of watchFrom(options, created, resourceVersion)) {
-      pace.reset();
-      yield migration;
-    }
-    await pace.turn(signal);
-    const current = await currentOf(options, created);
-    if (current !== undefined) {
-      ({ resourceVersion } = current);
-      yield current.migration;
-    }
-  }
-}
+): Promise<StorageVersionMigration> {
+  const { name, uid } = created.metadata;
+  const path = `${MIGRATIONS}/${encodeURIComponent(name)}`;
+  const limits = { signal, forMs: Number.POSITIVE_INFINITY };
+  for (let migration = created, said = ""; ; ) {
+    const text = phaseTextOf(migration) ?? said;
+    if (text !== said) reporter.note(text);
+    said = text;
+    const tally = tallyIn(migration);
+    if (tally !== undefined) reporter.event({ type: "progress", tally });
+    if (isFinished(migration)) return migration;
 
-/**
- * The migration whenever it changes, until the watch misses changes, or fails: reads may work all the same, as behind a
- * proxy.
- */
-async function* watchFrom(
-  { client, clock, onWatchFailure, signal }: ChangesOptions,
-  { metadata: { name } }: StorageVersionMigration,
-  resourceVersion: string,
-): AsyncGenerator<StorageVersionMigration, void> {
-  const failed = new AbortController();
-  const onFailure = (error: unknown): void => {
-    onWatchFailure(error);
-    failed.abort();
-  };
-  const watching = AbortSignal.any([signal, failed.signal]);
-  const watch = { name, resourceVersion, signal: watching, clock, onFailure, relistMs: REREAD_MS };
-  for await (const event of watchObject<KubeObject>(client.transport, MIGRATIONS, watch)) {
-    if (event.type === "DELETED") {
-      throw deleted(name);
+    await client.clock.sleep(POLL_MS, signal);
+    const found = await retry(client, () => client.find<unknown>(path, { signal }), limits);
+    const now = found === undefined ? undefined : migrationOf(found);
+    if (now === undefined || isDeleted(now)) {
+      throw new KsvmError("NotFound", `Cannot follow migrations/${name}: it was deleted`);
     }
-    if ("object" in event) {
-      yield migrationOf(event.object);
-    }
-  }
-}
-
-/** The migration as it is now, and from where to watch on; `undefined` where no answer came. */
-async function currentOf(
-  { client, signal }: FollowOptions,
-  { metadata: { name, uid } }: StorageVersionMigration,
-): Promise<{ readonly migration: StorageVersionMigration; readonly resourceVersion: string } | undefined> {
-  try {
-    const ref = { name };
-    const list = await listNamed<KubeObject>(client.transport, MIGRATIONS, ref, { signal });
-    if (list.object === undefined) {
-      throw deleted(name);
-    }
-    if (list.object.metadata.uid !== uid) {
+    if (now.metadata.uid !== uid) {
       throw new KsvmError("NotFound", `Cannot follow migrations/${name}: it was deleted and created again`);
     }
-    return { migration: migrationOf(list.object), resourceVersion: list.resourceVersion };
-  } catch (error) {
-    signal.throwIfAborted();
-    if (failureKindOf(error) === "transient") {
-      return undefined;
-    }
-    throw error;
+    migration = now;
   }
-}
-
-function deleted(name: string): KsvmError {
-  return new KsvmError("NotFound", `Cannot follow migrations/${name}: it was deleted`);
 }
 
 /** What an unfinished migration does, in words; `undefined` if no controller has set a condition yet. */

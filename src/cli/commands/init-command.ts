@@ -1,8 +1,6 @@
 import { SYSTEM_NAMESPACE } from "../../api/migration.ts";
 import type { ReencryptionWish } from "../../api/reencryption.ts";
-import { systemClock } from "../../clock.ts";
 import { initialize, type InitResult } from "../../initializer/initialize.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
 import { KsvmError } from "../../errors.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
@@ -62,17 +60,16 @@ export const INIT_COMMAND = defineCommand({
     const reencryption = force ? wishFor(expectedConfig) : undefined;
     const connection = await connect(flags, signal);
     try {
-      const retrier = new Retrier({ clock: systemClock, random: Math.random });
-      const context = { client: connection.client, retrier, clock: systemClock, signal };
+      const { kube } = connection;
       const options = { ...flags, reencryption };
       if (!flags.yes && !flags.dryRun) {
-        const preview = await initialize(context, { ...options, dryRun: true });
+        const preview = await initialize(kube, { ...options, dryRun: true }, signal);
         if (!(await mayDelete(io, preview))) {
           stdout.write("nothing was changed\n");
           return EXIT.failed;
         }
       }
-      const result = await initialize(context, options);
+      const result = await initialize(kube, options, signal);
       const text = renderTextOr(documentOf("Initialization", result), flags.output, () =>
         describeInit(result).join("\n"),
       );

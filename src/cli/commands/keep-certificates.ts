@@ -2,7 +2,6 @@ import { hostname } from "node:os";
 import type { EnsureResult } from "../../certs/ensure.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/rotation-plan.ts";
 import { systemClock } from "../../clock.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
 import {
   assertLifetimes,
   calledBy,
@@ -52,13 +51,6 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
   const { ensureCertificates } = await import("../../certs/ensure.ts");
   const logger = loggerOf(io, flags);
   const connection = await connect(flags, io.signal);
-  const retrier = new Retrier({
-    clock: systemClock,
-    random: Math.random,
-    maxIdleMs: flags.timeoutMs,
-    webhookWaitMs: flags.timeoutMs,
-    onRetry: (error, delayMs) => logger.warn({ err: error, delayMs }, "Retrying"),
-  });
   try {
     const result = await ensureCertificates({
       settings: {
@@ -67,10 +59,10 @@ export async function keepCertificates(io: CliIo, flags: KeepFlags, { rotateNow,
         extraNames: furtherNamesOf(flags),
         apiServerDwellMs: flags.apiserverDwellMs,
       },
-      client: connection.client,
+      client: connection.kube,
       apiServers: { endpoints: flags.apiserverEndpoints },
       clock: systemClock,
-      retrier,
+      patienceMs: flags.timeoutMs,
       logger: logger.child({ host: hostname() }),
       signal: io.signal,
       rotateNow,

@@ -5,7 +5,6 @@ import { KsvmError } from "../../errors.ts";
 import { migrate, type RunSettings } from "../../migrator/migrate.ts";
 import { CleanupFailed } from "../../migrator/migrate-crd.ts";
 import type { MigrationEnd } from "../../migrator/types.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { repeated, toggle } from "../flags/kinds.ts";
 import { MIGRATION_FLAGS } from "../flags/migration-flags.ts";
@@ -36,10 +35,11 @@ const MIGRATE_FLAGS = {
       "repeated",
   }),
   apply: toggle({ help: "with -f: write the file itself, too" }),
-  "all-stale": toggle({
+  all: toggle({
     help:
       "migrate every CRD whose storedVersions is not exactly its storage version, or may have been pruned without a " +
-      "success, and every built-in resource whose StorageState shows that objects may be stored in another version",
+      "success, and every built-in resource whose StorageState shows that objects may be stored in another version. " +
+      "CRDs in a state that stops everything, such as those being deleted, are named and left out",
   }),
   "dry-run": toggle({ help: "send every write as a server-side dry run; change nothing" }),
   standalone: toggle({ help: "migrate from this process even if a controller runs in the cluster" }),
@@ -57,7 +57,6 @@ type MigrateFlags = FlagsOf<typeof MIGRATE_FLAGS>;
 interface MigrateSession extends RunSession {
   readonly flags: MigrateFlags;
   readonly settings: RunSettings;
-  readonly retrier: Retrier;
 }
 
 /** `ksvm migrate`: migrates the named resources. CRDs share one wait, and each ends by itself. */
@@ -66,7 +65,7 @@ export const MIGRATE_COMMAND = defineCommand({
   description: "Freeze the storage version, rewrite every object, prune storedVersions, unfreeze.",
   examples: [
     "ksvm migrate widgets.example.com",
-    "ksvm migrate --all-stale",
+    "ksvm migrate --all",
     "ksvm migrate widgets.example.com --dry-run",
     "ksvm migrate -f crds/ --apply",
   ],
@@ -77,14 +76,11 @@ export const MIGRATE_COMMAND = defineCommand({
     const { filename, maxIdleMs, output: format } = flags;
     const settings = runSettingsOf(flags);
     const logger = loggerOf(io, flags);
-    const onRetry = (err: unknown): void => logger.debug({ err }, "Looking for what to migrate");
-    const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs, onRetry });
     const connection = await connect(flags, io.signal);
     try {
-      const session = { io, flags, format, connection, logger, settings, retrier };
-      const looking = { client: connection.client, clock: systemClock, retrier };
+      const session = { io, flags, format, connection, logger, settings };
       // A dry run changes nothing, so it runs from here in any case.
-      const isFollowing = !flags.standalone && !flags.dryRun && (await isControllerRunning(looking, io.signal));
+      const isFollowing = !flags.standalone && !flags.dryRun && (await isControllerRunning(connection.kube, io.signal));
       const work = isFollowing ? followAll : migrateHere;
       if (!isFollowing && !flags.dryRun) {
         io.onMayFreeze?.();
@@ -96,12 +92,13 @@ export const MIGRATE_COMMAND = defineCommand({
         const one = async (name: string): Promise<ExitCode> => (await work(forced, [name])).get(name) ?? EXIT.failed;
         return await migrateFiles({ ...session, migrate: one }, filename);
       }
-      const { client } = connection;
-      const lookup = { client, retrier, format, ignoreNotFound: flags.ignoreNotFound };
-      const stale = flags.allStale ? await staleResources(client, io, format) : undefined;
+      const lookup = { client: connection.kube, forMs: maxIdleMs, format, ignoreNotFound: flags.ignoreNotFound };
+      const stale = flags.all ? await staleResources(connection.kube, io, format) : undefined;
       const chosen = stale ?? (await fullNames(io, lookup, given));
-      const force = flags.force || stale?.isDoubted === true;
-      const codes = await work({ ...session, flags: { ...flags, force } }, chosen.names);
+      const doubted = stale?.doubted ?? [];
+      const others = chosen.names.filter((name) => !doubted.includes(name));
+      const forced = { ...session, flags: { ...flags, force: true } };
+      const codes = new Map([...(await work(session, others)), ...(await work(forced, doubted))]);
       if (codes.size > 1) {
         const summary = runSummaryOf(codes);
         const text = format === "json" ? eventLine(systemClock.now(), summary) : describeRunSummary(summary);
@@ -115,11 +112,11 @@ export const MIGRATE_COMMAND = defineCommand({
 });
 
 /** @throws {KsvmError} Usage for flags that do not go together. */
-function assertUsable({ allStale, apply, filename }: MigrateFlags, names: readonly string[]): void {
-  if ([allStale, names.length > 0, filename !== undefined].filter(Boolean).length !== 1) {
+function assertUsable({ all, apply, filename }: MigrateFlags, names: readonly string[]): void {
+  if ([all, names.length > 0, filename !== undefined].filter(Boolean).length !== 1) {
     throw new KsvmError(
       "Usage",
-      "Cannot tell what to migrate: name resources, or pass either --all-stale or -f without names",
+      "Cannot tell what to migrate: name resources, or pass either --all or -f without names",
     );
   }
   if (apply && filename === undefined) {
@@ -151,7 +148,7 @@ async function migrateHere(session: MigrateSession, names: readonly string[]): P
   return codes;
 }
 
-/** @returns `undefined` for one that `--all-stale` found and that was deleted before its turn came */
+/** @returns `undefined` for one that `--all` found and that was deleted before its turn came */
 function reportEnd(
   { flags, io }: MigrateSession,
   { log, reporter }: ResourceReport,
@@ -165,7 +162,7 @@ function reportEnd(
   }
   const { error } = end;
   log.debug({ err: error }, "Run failed");
-  if (flags.allStale && error instanceof KsvmError && error.code === "ResourceNotFound") {
+  if (flags.all && error instanceof KsvmError && error.code === "ResourceNotFound") {
     reporter.note("nothing to do: the cluster has no such resource");
     return undefined;
   }
@@ -178,13 +175,12 @@ function reportEnd(
 
 /** Has the controller in the cluster migrate resources, one after the other. @returns the exit code of each */
 async function followAll(session: MigrateSession, names: readonly string[]): Promise<ReadonlyMap<string, ExitCode>> {
-  const { connection, flags, io, retrier } = session;
+  const { connection, flags, io } = session;
   const codes = new Map<string, ExitCode>();
   for (const name of names) {
     const follow = async ({ log, reporter }: ResourceReport): Promise<ExitCode> => {
       const { force } = flags;
-      const options = { client: connection.client, clock: systemClock, force, reporter, retrier, signal: io.signal };
-      const result = await followMigration(options, name);
+      const result = await followMigration(connection.kube, name, { force, reporter, signal: io.signal });
       log.debug({ result }, "Run ended");
       reporter.result(result);
       return result.outcome === "incomplete" ? EXIT.incomplete : EXIT.done;

@@ -1,14 +1,10 @@
-import { systemClock } from "../../clock.ts";
-import { CHECK_PATIENCE } from "../../plan/check-facts.ts";
-import { type CrdManifest, readManifests } from "../../plan/crd-manifests.ts";
-import { messageOf } from "../../errors.ts";
-import { ApiError } from "../../old/kube/errors.ts";
-import { failureKindOf } from "../../old/kube/failure.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
-import { outcomeOf, survey, type UpgradeContext, upgradeCrd } from "../../upgrade/upgrade-crd.ts";
+import { readManifests, type CrdManifest } from "../../inventory/manifests.ts";
+import { check, type CheckEntry, upgrade, type UpgradeEnd, type UpgradeOptions } from "../../inventory/upgrade.ts";
+import { isDenial, whose } from "../../kube/errors.ts";
+import { documentOf } from "../render/document.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import { printable } from "../render/printable.ts";
-import { describeRefusal, renderUpgrade } from "../render/render-upgrade.ts";
+import { describeEntry, describeRefusal } from "../render/render-check.ts";
 import type { Reporter } from "../render/reporter.ts";
 import { readManifestFiles } from "../shared/read-manifest-files.ts";
 import { reportOn, type RunSession } from "../shared/resource-run.ts";
@@ -19,6 +15,8 @@ export interface FilesSession extends RunSession {
     readonly apply: boolean;
     readonly dryRun: boolean;
     readonly maxIdleMs: number;
+    readonly maxInFlight: number;
+    readonly maxQps: number;
   };
   /** Migrates one resource, and reports it. */
   readonly migrate: (name: string) => Promise<ExitCode>;
@@ -28,105 +26,71 @@ export interface FilesSession extends RunSession {
 export async function migrateFiles(session: FilesSession, paths: readonly string[]): Promise<ExitCode> {
   const { crds } = readManifests(await readManifestFiles(paths, session.io));
   const codes: ExitCode[] = [];
-  for (const manifest of crds) {
-    codes.push(session.io.signal.aborted ? EXIT.interrupted : await migrateFile(session, manifest));
+  for (const file of crds) {
+    codes.push(session.io.signal.aborted ? EXIT.interrupted : await migrateFile(session, file));
   }
   return worstOf(codes);
 }
 
-function migrateFile(session: FilesSession, manifest: CrdManifest): Promise<ExitCode> {
-  return reportOn(session, manifest.name, async ({ log, reporter }) => {
+function migrateFile(session: FilesSession, file: CrdManifest): Promise<ExitCode> {
+  const { connection, flags, io } = session;
+  return reportOn(session, file.name, async ({ log, reporter }) => {
+    if (flags.dryRun) return showSteps(session, await check(connection.kube, file, io.signal));
     let migrated: ExitCode = EXIT.done;
-    const context = contextOf(session, reporter, async () => {
-      migrated = await session.migrate(manifest.name);
+    const migrate = async (): Promise<boolean> => {
+      migrated = await session.migrate(file.name);
       return migrated === EXIT.done;
-    });
+    };
     try {
-      if (session.flags.dryRun) {
-        return await showSteps(session, context, manifest);
-      }
-      const end = await upgradeCrd({ ...context, onStep: tellStep(reporter) }, manifest);
+      const { maxIdleMs, maxInFlight, maxQps } = flags;
+      const limits = { isApplied: flags.apply, maxIdleMs, maxInFlight, maxQps };
+      const end = await upgrade(connection.kube, file, { ...limits, signal: io.signal, migrate, ...telling(reporter) });
       log.debug({ end }, "Upgrade ended");
-      if (end.outcome === "incomplete") {
-        return migrated;
-      }
-      return finish(reporter, { ...end, isApplied: session.flags.apply, source: manifest.source });
+      return end.outcome === "incomplete" ? migrated : finish(reporter, file, flags.apply, end);
     } catch (error) {
-      if (failureKindOf(error) !== "rejected" || !(error instanceof ApiError)) {
-        throw error;
-      }
+      if (whose(error) !== "object" && !isDenial(error)) throw error;
       reporter.error(error);
       return EXIT.wouldFail;
     }
   });
 }
 
-/** A loss is told once, before the first step. */
-function tellStep(reporter: Reporter): UpgradeContext["onStep"] {
+/** What there is to know of a file is told once, and so is what is waited for. */
+function telling(reporter: Reporter): Pick<UpgradeOptions, "onStep" | "onWait"> {
   const told = new Set<string>();
-  return ({ does, kind, why }, losses) => {
-    for (const note of losses.filter((one) => !told.has(one))) {
-      told.add(note);
-      reporter.note(`note: ${note}`);
-    }
-    reporter.note(`${kind}: ${does}, because ${why}`);
+  const tell = (text: string): void => {
+    if (!told.has(text)) reporter.note(text);
+    told.add(text);
   };
-}
-
-function contextOf(session: FilesSession, reporter: Reporter, migrate: () => Promise<boolean>): UpgradeContext {
-  const { connection, flags, io } = session;
-  const { maxIdleMs } = flags;
-  const told = new Set<string>();
-  const onRetry = (error: unknown): void => {
-    const text = messageOf(error);
-    if (!told.has(text)) {
-      told.add(text);
-      reporter.note(`waiting: ${text}`);
-    }
-  };
-  const parts = { clock: systemClock, random: Math.random };
-  const base = { client: connection.client, signal: io.signal };
   return {
-    ...base,
-    retrier: new Retrier({ ...parts, maxIdleMs, webhookWaitMs: maxIdleMs, onRetry }),
-    checking: { ...base, retrier: new Retrier({ ...parts, ...CHECK_PATIENCE }) },
-    isApplied: flags.apply,
-    migrate,
-    onStep: () => undefined,
+    onStep: ({ does, kind, why }, notes) => {
+      for (const note of notes) tell(`note: ${note}`);
+      reporter.note(`${kind}: ${does}, because ${why}`);
+    },
+    onWait: (reason) => tell(`waiting: ${reason}`),
   };
 }
 
-async function showSteps(session: FilesSession, context: UpgradeContext, manifest: CrdManifest): Promise<ExitCode> {
-  const { entry, steps } = await survey(context, manifest);
-  session.io.stdout.write(`${printable(renderUpgrade({ entry, steps }, session.format))}\n`);
-  return EXIT_CODES[outcomeOf(entry) ?? "done"];
+function showSteps({ format, io }: FilesSession, entry: CheckEntry): ExitCode {
+  const { name: resource, ...rest } = entry;
+  const line = documentOf("RunEvent", { resource, type: "upgrade-plan", ...rest });
+  const text = format === "json" ? JSON.stringify(line) : describeEntry(entry).join("\n");
+  io.stdout.write(`${printable(text)}\n`);
+  const isRefused = entry.verdict === "refused" || entry.verdict === "data-loss";
+  return isRefused ? EXIT.wouldFail : entry.verdict === "unknown" ? EXIT.failed : EXIT.done;
 }
 
-const EXIT_CODES = { done: EXIT.done, refused: EXIT.wouldFail, unknown: EXIT.failed } as const;
-
-interface Ending {
-  readonly outcome: keyof typeof EXIT_CODES;
-  readonly entry: Parameters<typeof describeRefusal>[0];
-  readonly isApplied: boolean;
-  readonly source: string;
-}
-
-function finish(reporter: Reporter, { entry, isApplied, outcome, source }: Ending): ExitCode {
-  if (outcome !== "done") {
+function finish(
+  reporter: Reporter,
+  { source }: CrdManifest,
+  isApplied: boolean,
+  { entry, outcome }: UpgradeEnd,
+): ExitCode {
+  if (outcome === "refused") {
     reporter.note(describeRefusal(entry));
-  } else if (isApplied) {
-    reporter.note(`the CRD is what ${source} says`);
-  } else {
-    reporter.note(
-      `${source} can be applied now: storedVersions lists no version that it drops. Apply it by kubectl, Helm or ` +
-        "Argo CD, or by ksvm migrate -f with --apply",
-    );
+    return EXIT.wouldFail;
   }
-  const rest = entry.storedVersions ?? [];
-  if (outcome === "done" && isApplied && rest.length > 1) {
-    reporter.note(
-      `objects may be stored in ${rest.join(" and ")}: ksvm migrate ${entry.name} rewrites them in one version`,
-    );
-  }
-  return EXIT_CODES[outcome];
+  const how = "Apply it by kubectl, Helm or Argo CD, or by ksvm migrate -f with --apply";
+  reporter.note(isApplied ? `the CRD is what ${source} says` : `${source} can be applied now. ${how}`);
+  return EXIT.done;
 }

@@ -1,11 +1,12 @@
-import { planCluster, planNamed } from "../../plan/inventory.ts";
-import { defineCommand } from "../shared/command.ts";
-import { connect } from "../shared/connect.ts";
-import { EXIT } from "../render/exit-codes.ts";
+import { readPlan } from "../../inventory/plan.ts";
 import { choice, toggle } from "../flags/kinds.ts";
 import { anyNames } from "../flags/operands.ts";
-import { PLAN_FORMATS, renderPlan } from "../render/render-plan.ts";
+import { EXIT } from "../render/exit-codes.ts";
 import { oneLine, printable } from "../render/printable.ts";
+import { PLAN_FORMATS, renderPlan } from "../render/render-plan.ts";
+import { defineCommand } from "../shared/command.ts";
+import { connect } from "../shared/connect.ts";
+import { fullNameOf } from "../shared/full-names.ts";
 
 /** `ksvm plan`: shows what migrations would do, changes nothing. */
 export const PLAN_COMMAND = defineCommand({
@@ -22,23 +23,23 @@ export const PLAN_COMMAND = defineCommand({
     "crds-only": toggle({ help: "only CRDs" }),
     output: choice(PLAN_FORMATS, { short: "o", placeholder: "format", default: "table", help: "output format" }),
   },
-  async run(io, flags, names) {
+  async run(io, flags, given) {
     const { signal } = io;
-    const connection = await connect(flags, signal);
+    const { close, kube } = await connect(flags, signal);
     try {
-      const warn = (groupVersion: string, reason: string): void => {
+      const lookup = { client: kube, signal };
+      const names: string[] = [];
+      for (const name of given) names.push(await fullNameOf(lookup, name));
+      const { crdsOnly, stale } = flags;
+      const onUnavailable = (groupVersion: string, reason: string): void => {
         io.stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
       };
-      const { client } = connection;
-      const { crdsOnly, stale } = flags;
-      const options = { signal, crdsOnly, stale };
-      const entries =
-        names.length === 0 ? await planCluster(client, warn, options) : await planNamed(client, names, options);
-      const text = renderPlan(entries, flags.output);
+      const selection = { crdsOnly, stale, onUnavailable, ...(names.length === 0 ? {} : { names }) };
+      const text = renderPlan(await readPlan(kube, selection, signal), flags.output);
       io.stdout.write(flags.output === "name" && text === "" ? "" : `${printable(text)}\n`);
       return EXIT.done;
     } finally {
-      await connection.close();
+      await close();
     }
   },
 });

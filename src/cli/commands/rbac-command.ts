@@ -1,6 +1,5 @@
 import { stringify } from "yaml";
 import { KsvmError, messageOf } from "../../errors.ts";
-import { DEFAULT_LEASE_NAMESPACE } from "../../migrator/run-lease.ts";
 import {
   rolesForCheck,
   rolesForEveryResource,
@@ -8,7 +7,8 @@ import {
   type RoleObject,
   rulesForController,
   type RunRoleOptions,
-} from "../../plan/roles.ts";
+} from "../../migrator/roles.ts";
+import { DEFAULT_LEASE_NAMESPACE } from "../../migrator/run-lease.ts";
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { choice, optional, toggle, value } from "../flags/kinds.ts";

@@ -1,9 +1,8 @@
 import { type ApiService, apiServiceNameOf, isAggregated } from "../../api/api-service.ts";
 import { systemClock } from "../../clock.ts";
-import type { ApiClient } from "../../old/kube/client.ts";
-import { ApiError } from "../../old/kube/errors.ts";
-import { API_SERVICES } from "../../old/kube/resources.ts";
-import { planAll } from "../../plan/inventory.ts";
+import { isStale, type PlanEntry, readEntries } from "../../inventory/plan.ts";
+import type { Client } from "../../kube/client.ts";
+import { ApiError } from "../../kube/errors.ts";
 import type { RunFormat } from "../flags/run-flags.ts";
 import { eventLine } from "../render/document.ts";
 import { EXIT } from "../render/exit-codes.ts";
@@ -13,72 +12,61 @@ import type { Chosen } from "../shared/choose-resources.ts";
 
 /** What is stale. */
 export interface Stale extends Chosen {
-  /** Whether a CRD is among them that looks clean, since another migrator may have pruned it wrongly. */
-  readonly isDoubted: boolean;
+  /** Those that look clean, since another migrator may have pruned them wrongly: every object is to be written. */
+  readonly doubted: readonly string[];
 }
 
-/**
- * What `ksvm migrate --all-stale` migrates. Says what is left out; a group that cannot be read makes the work
- * incomplete.
- */
+/** What `ksvm migrate --all` migrates. Says what is left out; a group that cannot be read makes the work incomplete. */
 export async function staleResources(
-  client: ApiClient,
+  client: Client,
   { stdout, stderr, signal }: CliIo,
   format: RunFormat,
 ): Promise<Stale> {
   const unread: string[] = [];
-  const warn = (groupVersion: string, reason: string): void => {
+  const onUnavailable = (groupVersion: string, reason: string): void => {
     unread.push(groupVersion);
     stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
   };
-  const { entries, hasStorageStates } = await planAll(client, warn, { signal });
-  const unknown = entries.filter(({ action }) => action === "unknown").map(({ name }) => name);
-  const stale = entries.filter(({ action }) => action !== "none" && action !== "unknown");
+  const { entries, hasStorageStates } = await readEntries(client, { onUnavailable }, signal);
+  const stopped = entries.filter((entry) => isStale(entry) && entry.help !== undefined);
+  const stale = entries.filter((entry) => isStale(entry) && entry.help === undefined);
+  const doubted = namesOf(stale.filter(({ pruneDoubt }) => pruneDoubt !== undefined));
+  const unknown = namesOf(entries.filter(({ action }) => action === "unknown"));
+  for (const { help = "", name, note = "" } of stopped) {
+    stderr.write(`note: ${oneLine(`${name} is left out: ${note}; help: ${help}`)}\n`);
+  }
   if (unknown.length > 0) {
-    stderr.write(`note: ${oneLine(leftOutText(unknown, hasStorageStates))}\n`);
+    const text = hasStorageStates
+      ? `${unknown.length} built-in resources are left out, because the StorageStates do not show how they are ` +
+        `stored: ${unknown.join(", ")}; for the reasons, run ksvm plan`
+      : "built-in resources are left out: without StorageStates, ksvm cannot tell which of them are stale";
+    stderr.write(`note: ${oneLine(text)}\n`);
   }
   if (stale.length === 0) {
-    const message = "nothing to do: storedVersions of every CRD is its storage version";
+    const message =
+      stopped.length === 0
+        ? "nothing to do: storedVersions of every CRD is its storage version"
+        : "nothing to do: whatever is stale is left out";
     stdout.write(`${format === "json" ? eventLine(systemClock.now(), { type: "note", message }) : message}\n`);
   }
-  return {
-    names: stale.map(({ name }) => name),
-    isDoubted: stale.some(({ pruneDoubt }) => pruneDoubt !== undefined),
-    code: (await isIncomplete(client, unread, signal)) ? EXIT.incomplete : EXIT.done,
-  };
-}
-
-function leftOutText(unknown: readonly string[], hasStorageStates: boolean): string {
-  return hasStorageStates
-    ? `${unknown.length} built-in resources are left out, because the StorageStates do not show how they are stored: ` +
-        `${unknown.join(", ")}; for the reasons, run ksvm plan`
-    : "built-in resources are left out: without StorageStates, ksvm cannot tell which of them are stale";
-}
-
-async function isIncomplete(client: ApiClient, unread: readonly string[], signal: AbortSignal): Promise<boolean> {
-  for (const groupVersion of unread) {
-    if (!(await isKnownDown(client, groupVersion, signal))) {
-      return true;
-    }
-  }
-  return false;
+  const isIncomplete = (await Promise.all(unread.map((one) => isDown(client, one, signal)))).includes(false);
+  return { names: namesOf(stale), doubted, code: isIncomplete ? EXIT.incomplete : EXIT.done };
 }
 
 /** An aggregated API server may be down for weeks, and has a storage of its own. */
-async function isKnownDown(client: ApiClient, groupVersion: string, signal: AbortSignal): Promise<boolean> {
+async function isDown(client: Client, groupVersion: string, signal: AbortSignal): Promise<boolean> {
   const [group = "", version = ""] = groupVersion.split("/");
+  const path = `/apis/apiregistration.k8s.io/v1/apiservices/${encodeURIComponent(apiServiceNameOf(group, version))}`;
   try {
-    const found = await client.findIfServed<ApiService>(
-      API_SERVICES,
-      { name: apiServiceNameOf(group, version) },
-      { signal },
-    );
+    const found = await client.find<ApiService>(path, { signal });
     const conditions = found?.status?.conditions ?? [];
     return isAggregated(found) && !conditions.some(({ type, status }) => type === "Available" && status === "True");
   } catch (error) {
-    if (error instanceof ApiError) {
-      return false;
-    }
+    if (error instanceof ApiError) return false;
     throw error;
   }
+}
+
+function namesOf(some: readonly PlanEntry[]): readonly string[] {
+  return some.map(({ name }) => name);
 }

@@ -1,15 +1,15 @@
-import { documentOf } from "../render/document.ts";
 import { createLogUpdate } from "log-update";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { type ClusterStatus, readClusterStatus, statusOf } from "../../plan/cluster-status.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
+import { type ClusterStatus, readStatus, statusOf } from "../../inventory/status.ts";
+import { retry } from "../../kube/retry.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
 import { findFullName } from "../shared/full-names.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import { choice, toggle } from "../flags/kinds.ts";
 import { maybeName } from "../flags/operands.ts";
+import { documentOf } from "../render/document.ts";
 import type { CliIo } from "../render/io.ts";
 import {
   describeChanges,
@@ -21,6 +21,8 @@ import {
 import { oneLine, printable } from "../render/printable.ts";
 
 const POLL_MS = 2_000;
+/** An outage of the API server that lasts longer ends a watch. */
+const OUTAGE_MS = 900_000;
 /** Fields whose change is no news: a document would come every few seconds. */
 const SIGNS_OF_LIFE = ["renewed", "lookedAt"];
 
@@ -48,19 +50,17 @@ export const STATUS_COMMAND = defineCommand({
   async run(io, flags, given) {
     const { signal } = io;
     const connection = await connect(flags, signal);
-    const { client } = connection;
-    const retrier = new Retrier({ clock: systemClock, random: Math.random });
+    const { kube } = connection;
     let name = given;
-    const readAll = (): Promise<ClusterStatus> => retrier.run(() => readClusterStatus(client, { signal }), signal);
     const read = async (): Promise<ClusterStatus> => {
-      const status = await readAll();
+      const status = await retry(kube, () => readStatus(kube, signal), { signal, forMs: OUTAGE_MS });
       return name === undefined ? status : statusOf(status, name);
     };
     try {
       let status = await read();
       if (given !== undefined && isEmpty(status)) {
         // It may be one of a resource's other names.
-        name = (await findFullName({ client, retrier, signal }, given)) ?? given;
+        name = (await findFullName({ client: kube, signal }, given)) ?? given;
         status = await read();
       }
       if (flags.watch) {

@@ -1,11 +1,11 @@
-import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
+import { clearCondition, isStorageMigrating, liftForeignFreeze } from "../../freeze/by-hand.ts";
 import { freezerOf, unfreeze, unfreezeLeftBehind } from "../../freeze/freeze.ts";
+import type { Client } from "../../kube/client.ts";
 import { unlessForbidden } from "../../kube/errors.ts";
 import { type Crd, CRDS } from "../../kube/objects.ts";
 import { retry } from "../../kube/retry.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
-import { clearCondition, conditionState, liftForeignFreeze } from "../../plan/lift-by-hand.ts";
+import { inTreeMigrations, inTreeResource, isInTreeUnfinished } from "../../migrator/in-tree.ts";
 import { oneName } from "../flags/operands.ts";
 import { EXIT } from "../render/exit-codes.ts";
 import { oneLine } from "../render/printable.ts";
@@ -13,9 +13,6 @@ import { defineCommand } from "../shared/command.ts";
 import { confirm, YES_FLAG } from "../shared/confirm.ts";
 import { connect } from "../shared/connect.ts";
 import { fullNameOf } from "../shared/full-names.ts";
-
-/** A user waits for the answer. */
-const PATIENCE_MS = 30_000;
 
 /**
  * `ksvm unfreeze`: lifts a freeze by hand. That of a run which died is lifted without a question, as the next run would
@@ -29,30 +26,28 @@ export const UNFREEZE_COMMAND = defineCommand({
   flags: YES_FLAG,
   async run(io, flags, given) {
     const { signal } = io;
-    const { client, close, kube } = await connect(flags, signal);
+    const { close, kube } = await connect(flags, signal);
     const say = (text: string): void => void io.stdout.write(`${oneLine(text)}\n`);
     const explain = (text: string): void => void io.stderr.write(`${oneLine(text)}\n`);
     const read = (name: string): Promise<Crd | undefined> =>
       retry(kube, () => kube.find<Crd>(`${CRDS}/${encodeURIComponent(name)}`, { signal }), { signal });
     try {
-      const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs: PATIENCE_MS });
-      const name = await fullNameOf({ client, retrier, signal }, given);
+      const name = await fullNameOf({ client: kube, signal }, given);
       const crd = await read(name);
       if (crd === undefined) {
         const text = `Cannot unfreeze "${name}": no CustomResourceDefinition has this name (expected plural.group)`;
         throw new KsvmError("ResourceNotFound", text);
       }
-      const condition = await conditionState(client, crd, signal);
-      const isStuck = condition.state === "stuck";
+      const note = isStorageMigrating(crd) ? await explanation(kube, name, signal) : undefined;
+      const isStuck = isStorageMigrating(crd) && note === undefined;
       const freezer = freezerOf(crd.metadata);
       if (freezer === undefined && !isStuck) {
-        const isExplained = condition.state === "explained";
-        const state = isExplained ? "frozen by its condition StorageMigrating alone" : "not frozen";
+        const state = note === undefined ? "not frozen" : "frozen by its condition StorageMigrating alone";
         say(`"${name}" is ${state}: nothing to do`);
-        if (isExplained) say(`note: ${condition.note}`);
+        if (note !== undefined) say(`note: ${note}`);
         return EXIT.done;
       }
-      if (condition.state === "explained") explain(`note: ${condition.note}`);
+      if (note !== undefined) explain(`note: ${note}`);
 
       let isHeld = freezer !== undefined;
       if (freezer !== undefined && freezer !== "other") {
@@ -106,3 +101,15 @@ export const UNFREEZE_COMMAND = defineCommand({
     }
   },
 });
+
+/** What keeps the condition of Kubernetes' own migrator; `undefined` where no migration of it does. */
+async function explanation(client: Client, name: string, signal: AbortSignal): Promise<string | undefined> {
+  const all = await inTreeMigrations(client, signal);
+  if (all === undefined) {
+    return "cannot look for what explains condition StorageMigrating: this user may not list migrations of Kubernetes";
+  }
+  const running = all.find((one) => isInTreeUnfinished(one) && inTreeResource(one) === name);
+  if (running === undefined) return undefined;
+  const by = `storageversionmigrations.storagemigration.k8s.io "${running.metadata.name}"`;
+  return `condition StorageMigrating stays: ${by} is not finished; delete it to end it`;
+}

@@ -1,4 +1,4 @@
-import type { Estimate } from "../../plan/estimate.ts";
+import type { Estimate } from "../../inventory/plan.ts";
 
 /**
  * The requests and the time of a migration, for the columns REQUESTS and TIME; `-` where there is nothing to estimate.

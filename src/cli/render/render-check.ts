@@ -1,8 +1,7 @@
-import type { CheckEntry } from "../../plan/check-types.ts";
-import { estimateCells } from "./estimate-cells.ts";
+import type { CheckEntry } from "../../inventory/upgrade.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
-import { oneLine } from "./printable.ts";
 import { documentOf } from "./document.ts";
+import { oneLine } from "./printable.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
 
@@ -15,44 +14,44 @@ export interface CheckResult {
 
 /** The text of a check, without a line break at its end. */
 export function renderCheck(result: CheckResult, format: ResultFormat): string {
+  const { ignored, items } = result;
   return renderResult(documentOf("Check", result), format, () => [
-    renderTable([HEADER, ...result.items.map(rowOf)]),
-    ...result.items.map(detailsOf),
-    ignoredText(result),
+    renderTable([HEADER, ...items.map(rowOf)]),
+    ...items.map((entry) => (isPlain(entry) ? "" : describeEntry(entry).join("\n"))),
+    ignored === 0 ? "" : `${ignored} ${ignored === 1 ? "object" : "objects"} of other kinds ignored`,
   ]);
 }
 
-const HEADER = ["NAME", "VERDICT", "STORAGE", "STOREDVERSIONS", "DROPPED", "OBJECTS", "REQUESTS", "TIME"];
-
-function rowOf({ estimate, ...entry }: CheckEntry): readonly string[] {
-  return [
-    entry.name,
-    entry.verdict,
-    entry.storageVersion ?? "-",
-    entry.storedVersions?.join(",") ?? "-",
-    entry.removedVersions.join(",") || "-",
-    entry.objects === undefined ? "-" : String(entry.objects),
-    ...estimateCells(estimate),
-  ];
+/** The table says it all. */
+function isPlain({ notes, steps, verdict }: CheckEntry): boolean {
+  return verdict === "applicable" && notes.length === 0 && steps.length === 1;
 }
 
-/** The sentence, the word of the API server, what to do, and what else there is to know. */
-function detailsOf(entry: CheckEntry): string {
-  const { apiServer, name, notes, reason, steps } = entry;
-  const isPlain = entry.verdict === "applicable" && notes.length === 0;
-  if (isPlain) {
-    return "";
-  }
+const HEADER = ["NAME", "VERDICT", "STORAGE", "STOREDVERSIONS", "DROPPED", "OBJECTS"];
+
+function rowOf({ name, objects, removedVersions, storageVersion, storedVersions, verdict }: CheckEntry) {
+  const dropped = removedVersions.join(",") || "-";
+  return [name, verdict, storageVersion ?? "-", storedVersions?.join(",") ?? "-", dropped, String(objects ?? "-")];
+}
+
+/** Why, the word of the API server, the steps, and what else there is to know: a line each. */
+export function describeEntry({ apiServer, help, name, notes, reason, source, steps }: CheckEntry): readonly string[] {
+  const command = `ksvm migrate -f ${source === "stdin" ? "-" : source}`;
   return [
     `${name}: ${reason}`,
     ...(apiServer === undefined ? [] : [`  API server: ${apiServer}`]),
-    ...steps.map((step, index) => `  ${index + 1}. ${step}`),
+    ...steps.flatMap(({ back, does, kind, why }, index) => [
+      `  ${index + 1}. ${kind}: ${does}`,
+      `     why: ${why}`,
+      `     way back: ${back}`,
+    ]),
+    ...(steps.length > 1 ? [`  ${command} does that up to the file itself, and with --apply all of it`] : []),
+    ...help.map((one) => `  what helps: ${one}`),
     ...notes.map((note) => `  note: ${note}`),
-  ]
-    .map(oneLine)
-    .join("\n");
+  ].map(oneLine);
 }
 
-function ignoredText({ ignored }: CheckResult): string {
-  return ignored === 0 ? "" : `${ignored} ${ignored === 1 ? "object" : "objects"} of other kinds ignored`;
+/** Why a file is not reached, and what helps. */
+export function describeRefusal({ help, reason, verdict }: CheckEntry): string {
+  return [`${verdict}: ${reason}`, ...help.map((one) => `what helps: ${one}`)].join("; ");
 }

@@ -1,5 +1,5 @@
-import type { Finding } from "../../doctor/diagnose.ts";
-import type { RepairPlan } from "../../doctor/repair.ts";
+import type { Finding } from "../../inventory/doctor.ts";
+import type { RepairPlan } from "../../inventory/repair.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
 import { documentOf } from "./document.ts";

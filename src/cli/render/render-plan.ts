@@ -1,6 +1,7 @@
-import type { CountedEntry } from "../../plan/inventory.ts";
-import { estimateCells } from "./estimate-cells.ts";
+import { fieldVersionsText } from "../../inventory/inventory.ts";
+import type { PlanEntry } from "../../inventory/plan.ts";
 import { documentOf } from "./document.ts";
+import { estimateCells } from "./estimate-cells.ts";
 import { renderTable } from "./render-table.ts";
 import { yamlText } from "./yaml-text.ts";
 
@@ -10,7 +11,7 @@ export const PLAN_FORMATS = ["table", "wide", "name", "json", "yaml"] as const;
 export type PlanFormat = (typeof PLAN_FORMATS)[number];
 
 /** The text of a plan, without a line break at its end. */
-export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat): string {
+export function renderPlan(entries: readonly PlanEntry[], format: PlanFormat): string {
   switch (format) {
     case "json":
       return JSON.stringify(documentOf("Plan", { items: entries }), undefined, 2);
@@ -37,7 +38,7 @@ export function renderPlan(entries: readonly CountedEntry[], format: PlanFormat)
 const TABLE_HEADER = ["NAME", "STORAGE", "STOREDVERSIONS", "OBJECTS", "ACTION", "REMOVABLE"];
 
 /** With the reason where a row calls for one. */
-function shortTable(entries: readonly CountedEntry[]): string {
+function shortTable(entries: readonly PlanEntry[]): string {
   const reasons = entries.map(remarkOf);
   if (reasons.every((reason) => reason === undefined)) {
     return renderTable([TABLE_HEADER, ...entries.map(tableRow)]);
@@ -47,20 +48,31 @@ function shortTable(entries: readonly CountedEntry[]): string {
 }
 
 /** Everything there is to say of a resource in a plan; `undefined` where there is nothing. */
-function noteOf(entry: CountedEntry): string | undefined {
-  return joined(entry.note ?? reasonOf(entry), entry.pruneDoubt, conversionOf(entry));
+function noteOf(entry: PlanEntry): string | undefined {
+  return joined(entry.note ?? reasonOf(entry), ...furtherOf(entry));
 }
 
 /** What the short table says. */
-function remarkOf(entry: CountedEntry): string | undefined {
-  return joined(reasonOf(entry), entry.pruneDoubt, conversionOf(entry));
+function remarkOf(entry: PlanEntry): string | undefined {
+  return joined(reasonOf(entry), ...furtherOf(entry));
 }
 
-/** Once: a list that fails for it says the same. */
-function conversionOf({ conversionProblem, note }: CountedEntry): string | undefined {
-  return conversionProblem === undefined || note?.includes(conversionProblem) === true
-    ? undefined
-    : `its conversion webhook cannot be called: ${conversionProblem}`;
+function furtherOf(entry: PlanEntry): readonly (string | undefined)[] {
+  const { conversionProblem, help, note, pruneDoubt } = entry;
+  // Once: a list that fails for it says the same.
+  const isSaid = conversionProblem === undefined || note?.includes(conversionProblem) === true;
+  const conversion = isSaid ? undefined : `its conversion webhook cannot be called: ${conversionProblem}`;
+  return [help === undefined ? undefined : `help: ${help}`, pruneDoubt, conversion, fieldsTextOf(entry)];
+}
+
+function fieldsTextOf({ conversion, managedFields, name }: PlanEntry): string | undefined {
+  if (managedFields === undefined) return undefined;
+  const fails = "a server-side apply of them fails once the CRD drops it";
+  const help =
+    conversion === undefined
+      ? `ksvm migrate ${name} --force names the storage version instead`
+      : "ksvm migrate -f FILE --apply drops it and what names it";
+  return `${fieldVersionsText(managedFields)}: ${fails}; ${help}`;
 }
 
 function joined(...parts: readonly (string | undefined)[]): string | undefined {
@@ -68,15 +80,16 @@ function joined(...parts: readonly (string | undefined)[]): string | undefined {
   return texts.length === 0 ? undefined : texts.join("; ");
 }
 
-/** Why a migration is blocked, nothing is known, or the objects are not counted; `undefined` for any other resource. */
-function reasonOf({ action, note, objects }: CountedEntry): string | undefined {
+/** Why nothing can be done, nothing is known, or the objects are not counted; `undefined` for any other resource. */
+function reasonOf({ action, help, note, objects }: PlanEntry): string | undefined {
   if (action === "unknown") {
     return note ?? "no StorageState shows how its objects are stored";
   }
-  return action === "blocked" || objects === undefined ? (note ?? "its objects cannot be listed") : undefined;
+  const isDue = action === "blocked" || help !== undefined || objects === undefined;
+  return isDue ? (note ?? "its objects cannot be listed") : undefined;
 }
 
-function tableRow(entry: CountedEntry): readonly string[] {
+function tableRow(entry: PlanEntry): readonly string[] {
   return [
     entry.name,
     entry.storageVersion ?? "-",

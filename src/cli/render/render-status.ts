@@ -1,10 +1,15 @@
-import type { ClusterStatus } from "../../plan/cluster-status.ts";
 import { CONTROLLER_LEASE, MIGRATION_GROUP } from "../../api/migration.ts";
-import { IN_TREE_GROUP } from "../../in-tree/in-tree-migrations.ts";
-import type { FreezeLine } from "../../plan/freeze-lines.ts";
-import type { LeftOutLine, MigrationLine } from "../../plan/migration-lines.ts";
-import type { StorageLine } from "../../plan/storage-lines.ts";
-import type { ControllerLine, LeaseLine, RunLine } from "../../plan/run-lines.ts";
+import type {
+  ClusterStatus,
+  ControllerLine,
+  FreezeLine,
+  LeaseLine,
+  LeftOutLine,
+  MigrationLine,
+  RunLine,
+  StorageLine,
+} from "../../inventory/status.ts";
+import { IN_TREE_GROUP } from "../../migrator/in-tree.ts";
 import { documentOf } from "./document.ts";
 import { renderResult } from "./render-result.ts";
 import { renderTable } from "./render-table.ts";
@@ -38,8 +43,7 @@ export function migrationName({ controller, name }: MigrationLine): string {
 /** Whether a controller leads, in words. @param now milliseconds since the Unix epoch */
 function controllerText(controller: ControllerLine, now: number): string {
   if (controller.state === "none") {
-    const where = controller.namespace === undefined ? "" : ` in namespace ${controller.namespace}`;
-    return `none: there is no Lease ${CONTROLLER_LEASE}${where}`;
+    return `none: there is no Lease ${CONTROLLER_LEASE}`;
   }
   if (!("lease" in controller)) {
     return `unknown: ${controller.reason}`;

@@ -1,11 +1,10 @@
-import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { storedResources } from "../../resources/stored-resources.ts";
-import { Retrier } from "../../old/retry/retrier.ts";
+import type { Client } from "../../kube/client.ts";
+import { storedResources } from "../../resources/discover.ts";
 import { EXIT, type ExitCode } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
 import { oneLine } from "../render/printable.ts";
-import { fullNames, type NameLookup } from "./full-names.ts";
+import { fullNames } from "./full-names.ts";
 import type { RunFormat } from "../flags/run-flags.ts";
 import type { Connection } from "./connect.ts";
 
@@ -53,7 +52,7 @@ export function requireOneChoice(
  */
 export function chooseResources(
   io: CliIo,
-  { client }: Connection,
+  { kube: client }: Connection,
   {
     flags,
     given,
@@ -61,21 +60,12 @@ export function chooseResources(
   }: { readonly flags: ChoiceFlags; readonly given: readonly string[]; readonly words: ChoiceWords },
 ): Promise<Chosen> {
   const { all, maxIdleMs, output: format } = flags;
-  const retrier = new Retrier({ clock: systemClock, random: Math.random, maxIdleMs });
-  return all
-    ? everyResource(io, { client, retrier, told: new Set() }, words)
-    : fullNames(io, { client, retrier, format }, given);
+  return all ? everyResource(io, client, words, new Set()) : fullNames(io, { client, forMs: maxIdleMs, format }, given);
 }
 
-interface AllLookup extends Omit<NameLookup, "signal"> {
-  /** What was said, in this list or an earlier one. */
-  readonly told: Set<string>;
-}
-
-/** Every served resource that is stored. Says which are left out, and why. */
-async function everyResource(io: CliIo, lookup: AllLookup, words: ChoiceWords): Promise<Chosen> {
-  const { client, retrier, told } = lookup;
-  const { leftOut, names, unread } = await storedResources({ client, clock: systemClock, retrier, signal: io.signal });
+/** Every served resource that is stored. Says which are left out, and why, unless it was told before. */
+async function everyResource(io: CliIo, client: Client, words: ChoiceWords, told: Set<string>): Promise<Chosen> {
+  const { leftOut, names, unread } = await storedResources(client, io.signal);
   const notes = leftOut.map(({ resource, reason }) => `note: ${oneLine(`${resource} is left out: ${reason}`)}`);
   const warnings = unread.map(
     ({ resource, reason }) =>
@@ -86,5 +76,5 @@ async function everyResource(io: CliIo, lookup: AllLookup, words: ChoiceWords): 
     io.stderr.write(`${line}\n`);
   }
   const code = unread.length > 0 ? EXIT.incomplete : EXIT.done;
-  return { names, code, listAgain: () => everyResource(io, lookup, words) };
+  return { names, code, listAgain: () => everyResource(io, client, words, told) };
 }

@@ -3,14 +3,11 @@ import { KsvmError } from "../../errors.ts";
 import type { Client } from "../../kube/client.ts";
 import { connect as connectBy } from "../../kube/connect.ts";
 import type { Send } from "../../kube/http.ts";
-import { ApiClient } from "../../old/kube/client.ts";
 import type { ConnectionFlags } from "../flags/global-flags.ts";
 
 /** A connection to a cluster. */
 export interface Connection {
   readonly kube: Client;
-  /** The same for the parts that are not written for {@link Client} yet. */
-  readonly client: ApiClient;
   readonly close: () => Promise<void>;
 }
 
@@ -32,5 +29,5 @@ export async function connect(
     { as, context, kubeconfig, server, variables: process.env },
     { around, clock: systemClock, random: Math.random, signal },
   );
-  return { kube: client, client: new ApiClient(client), close };
+  return { kube: client, close };
 }

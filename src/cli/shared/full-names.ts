@@ -1,9 +1,9 @@
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import type { ApiClient } from "../../old/kube/client.ts";
-import { isForbidden } from "../../old/kube/failure.ts";
+import type { Client } from "../../kube/client.ts";
+import { unlessForbidden } from "../../kube/errors.ts";
+import { retry } from "../../kube/retry.ts";
 import { findName } from "../../resources/find-name.ts";
-import type { Retrier } from "../../old/retry/retrier.ts";
 import type { RunFormat } from "../flags/run-flags.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import type { CliIo } from "../render/io.ts";
@@ -12,9 +12,10 @@ import { createReporter } from "../render/reporter.ts";
 
 /** How names are looked up. */
 export interface NameLookup {
-  readonly client: ApiClient;
-  readonly retrier: Retrier;
+  readonly client: Client;
   readonly signal: AbortSignal;
+  /** Milliseconds for which a failure that may pass is waited for. @default those of `retry` */
+  readonly forMs?: number;
 }
 
 /**
@@ -22,15 +23,9 @@ export interface NameLookup {
  * names the rights that it needs.
  * @throws as {@link findName}
  */
-export async function fullNameOf({ client, retrier, signal }: NameLookup, given: string): Promise<string> {
-  try {
-    return await retrier.run(() => findName(client, given, { signal }), signal);
-  } catch (error) {
-    if (isForbidden(error)) {
-      return given;
-    }
-    throw error;
-  }
+export async function fullNameOf({ client, ...limits }: NameLookup, given: string): Promise<string> {
+  const find = (): Promise<string | undefined> => unlessForbidden(findName(client, given, limits.signal));
+  return (await retry(client, find, limits)) ?? given;
 }
 
 /** Like {@link fullNameOf}, `undefined` where no resource has the name. */

@@ -1,7 +1,7 @@
 import { open, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { KsvmError, messageOf } from "../../errors.ts";
-import { type ManifestText, MAX_MANIFEST_BYTES } from "../../plan/crd-manifests.ts";
+import { type ManifestText, MAX_MANIFEST_BYTES } from "../../inventory/manifests.ts";
 import type { CliIo } from "../render/io.ts";
 
 /** Stands for stdin, as with kubectl. */

@@ -3,7 +3,7 @@ import { FORCE_ANNOTATION } from "../../../src/api/names.ts";
 import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
 import { policyName } from "../../../src/freeze/freeze.ts";
 import { CRDS, MERGE_PATCH as MERGE } from "../../../src/kube/objects.ts";
-import { collectionPath, MIGRATIONS, objectPath, STORAGE_STATES } from "../../../src/old/kube/resources.ts";
+import { collectionPath, MIGRATIONS, objectPath, STORAGE_STATES } from "../../api-client.ts";
 import { manifestOf } from "../../../src/migrations/manifest.ts";
 import type { ModelObject } from "../model/etcd.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";

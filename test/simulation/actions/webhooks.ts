@@ -1,4 +1,4 @@
-import { CRDS, LEASES, MIGRATIONS, STORAGE_STATES } from "../../../src/old/kube/resources.ts";
+import { CRDS, LEASES, MIGRATIONS, STORAGE_STATES } from "../../api-client.ts";
 import { WEBHOOK_ANNOTATION } from "../checks/objects.ts";
 import type { SimWebhook } from "../world/cluster.ts";
 import { resourceOf } from "../world/kinds.ts";

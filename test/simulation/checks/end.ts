@@ -3,7 +3,7 @@ import { isFinished, stateOf, type StorageState, type StorageVersionMigration } 
 import { freezerOf } from "../../../src/freeze/freeze.ts";
 import { MIGRATING, OWNER } from "../../../src/freeze/rule.ts";
 import { CRDS } from "../../../src/kube/objects.ts";
-import { MIGRATIONS, objectPath } from "../../../src/old/kube/resources.ts";
+import { MIGRATIONS, objectPath } from "../../api-client.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
 import { crdNameOf, groupOf, prefixOf, resourceOf } from "../world/kinds.ts";

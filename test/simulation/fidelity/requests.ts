@@ -7,7 +7,7 @@ import {
   MERGE_PATCH,
   objectPath,
   type Resource,
-} from "../../../src/old/kube/resources.ts";
+} from "../../api-client.ts";
 import { type CrdShape, GROUP, versionsOf } from "../../integration/crd-fixture.ts";
 import type { Play } from "./play.ts";
 import type { Answer, Json, LineRequest } from "./world.ts";

@@ -173,10 +173,10 @@ export class World {
     void this.#keepWriting();
   }
 
-  /** Starts the program of a slot; one that runs there already crashes. */
+  /** Starts the program of a slot; one that runs there already crashes. Once all disturbances are over, nobody migrates by hand. */
   start(slot: number, changes: Partial<ProgramPlan> = {}): void {
     const plan = this.plan.programs[slot];
-    if (plan === undefined) return;
+    if (plan === undefined || (this.#isCalm && plan.run !== "controller")) return;
     this.programs[slot]?.process.crash();
     const program = this.run({ ...plan, ...changes }, `ksvm-${slot}-${this.#starts++}`);
     this.programs[slot] = program;

@@ -9,7 +9,7 @@ import {
   objectPath,
   type Resource,
   SECRETS,
-} from "../../../../src/old/kube/resources.ts";
+} from "../../../api-client.ts";
 import { manifestOf } from "../../../../src/migrations/manifest.ts";
 import type { Play, Scenario } from "../play.ts";
 import {

@@ -1,10 +1,4 @@
-import {
-  ACCEPT_METADATA,
-  collectionPath,
-  LEASES,
-  objectPath,
-  WEBHOOK_CONFIGURATIONS,
-} from "../../../../src/old/kube/resources.ts";
+import { ACCEPT_METADATA, collectionPath, LEASES, objectPath, WEBHOOK_CONFIGURATIONS } from "../../../api-client.ts";
 import { GROUP } from "../../../integration/crd-fixture.ts";
 import type { Scenario } from "../play.ts";
 import { apply, changeStorage, createObjects, createSubject, get, merge, post, remove, stateOf } from "../requests.ts";

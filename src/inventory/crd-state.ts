@@ -1,0 +1,111 @@
+import { type Crd, hasConversionWebhook, storageVersion } from "../kube/objects.ts";
+
+/** Why nothing can be done with a CRD as it is, and the command that helps. */
+export interface CrdProblem {
+  readonly reason: string;
+  readonly help: string;
+}
+
+/** The finalizer of every CRD: the API server deletes the objects before it goes. */
+const OBJECTS_FIRST = "customresourcecleanup.apiextensions.k8s.io";
+
+/**
+ * The first state of a CRD that stops everything: no run can freeze it, write its objects or prune it, or each write
+ * would lose fields. `undefined` where it has none. It needs the schemas of the CRD.
+ */
+export function crdProblem(crd: Crd): CrdProblem | undefined {
+  return (
+    deletion(crd) ??
+    storedWithoutSpec(crd) ??
+    conflictOfNames(crd) ??
+    notServed(crd) ??
+    // The API server calls such a schema not structural, too.
+    preservesUnknownFields(crd) ??
+    notStructural(crd)
+  );
+}
+
+/** The finalizer may write objects in an earlier version for minutes. */
+function deletion(crd: Crd): CrdProblem | undefined {
+  const { deletionTimestamp, finalizers = [], name } = crd.metadata;
+  if (deletionTimestamp === undefined) return undefined;
+  const why = message(crd, "Terminating", "True");
+  const reason = `it is being deleted since ${deletionTimestamp}${why === undefined ? "" : `: ${why}`}`;
+  const others = finalizers.filter((one) => one !== OBJECTS_FIRST);
+  if (finalizers.length > 0 && others.length === finalizers.length) {
+    const patch = `kubectl patch crd ${name} --type=merge -p '{"metadata":{"finalizers":null}}'`;
+    return { reason: `${reason}; it waits for ${others.join(", ")}`, help: `if what set that is gone: ${patch}` };
+  }
+  const columns = "NAMESPACE:.metadata.namespace,NAME:.metadata.name,FINALIZERS:.metadata.finalizers";
+  return { reason, help: `see which objects keep it: kubectl get ${name} -A -o custom-columns=${columns}` };
+}
+
+/** The versions that storedVersions lists and the CRD lacks. */
+export function lostVersions({ spec, status }: Crd): readonly string[] {
+  return (status?.storedVersions ?? []).filter((stored) => spec.versions.every(({ name }) => name !== stored));
+}
+
+/** The API server refuses every write of such a CRD. */
+function storedWithoutSpec(crd: Crd): CrdProblem | undefined {
+  const lost = lostVersions(crd);
+  if (lost.length === 0) return undefined;
+  const reason = `status.storedVersions lists ${lost.join(", ")}, which spec.versions lacks`;
+  return { reason, help: `ksvm doctor ${crd.metadata.name} --repair` };
+}
+
+function conflictOfNames(crd: Crd): CrdProblem | undefined {
+  const why = message(crd, "NamesAccepted", "False");
+  if (why === undefined) return undefined;
+  const list = "kubectl get crds -o custom-columns=NAME:.metadata.name,NAMES:.status.acceptedNames";
+  const { group } = crd.spec;
+  return {
+    reason: `its names are not accepted: ${why}`,
+    help: `find the CRD of group ${group} that has the name, and delete or rename one of the two: ${list}`,
+  };
+}
+
+function notServed(crd: Crd): CrdProblem | undefined {
+  const { versions } = crd.spec;
+  const storage = storageVersion(crd);
+  const stored = versions.find((version) => version.name === storage);
+  const requested = versions.find(({ served }) => served);
+  if (stored?.served === true) return undefined;
+  const path = `/spec/versions/${versions.findIndex((version) => version === stored)}/served`;
+  const patch = JSON.stringify([{ op: "replace", path, value: true }]);
+  const serve = `kubectl patch crd ${crd.metadata.name} --type=json -p '${patch}'`;
+  if (requested === undefined) return { reason: "it serves no version", help: serve };
+  // A webhook keeps the fields. Where none converts, the API server drops what the schema of the request lacks.
+  if (hasConversionWebhook(crd) || JSON.stringify(requested.schema) === JSON.stringify(stored?.schema)) {
+    return undefined;
+  }
+  const reason = `its storage version ${storage} is not served, and ${requested.name} has another schema`;
+  return {
+    reason: `${reason}, so that each write could drop fields`,
+    help: `serve ${storage} until it is migrated: ${serve}`,
+  };
+}
+
+/** Left of `apiextensions.k8s.io/v1beta1`. */
+function preservesUnknownFields({ metadata: { name }, spec }: Crd): CrdProblem | undefined {
+  if (spec.preserveUnknownFields !== true) return undefined;
+  const patch = `kubectl patch crd ${name} --type=merge -p '{"spec":{"preserveUnknownFields":false}}'`;
+  return {
+    reason:
+      "spec.preserveUnknownFields is true: objects may have fields that no schema describes, which the API server " +
+      "drops once it is false",
+    help: `have the schemas describe the fields that ksvm doctor ${name} names, then: ${patch}`,
+  };
+}
+
+function notStructural(crd: Crd): CrdProblem | undefined {
+  const why = message(crd, "NonStructuralSchema", "True");
+  if (why === undefined) return undefined;
+  const { name } = crd.metadata;
+  return { reason: `its schema is not structural: ${why}`, help: `correct what that names: kubectl edit crd ${name}` };
+}
+
+/** What a condition says while it has a status; `undefined` where it has not. */
+function message({ status }: Crd, type: string, value: "True" | "False"): string | undefined {
+  const condition = (status?.conditions ?? []).find((one) => one.type === type && one.status === value);
+  return condition && (condition.message || condition.reason || type);
+}

@@ -1,0 +1,181 @@
+// Which fields an API server drops with another schema: of every object that a schema allows, and of one object.
+import tap from "tap";
+import type { JsonObject } from "../../src/api/json-fields.ts";
+import type { Client } from "../../src/kube/client.ts";
+import type { Crd } from "../../src/kube/objects.ts";
+import { droppedFields, lossText, lostFields, MAX_COUNTED, readLosses } from "../../src/inventory/losses.ts";
+
+const TEXT = { type: "string" };
+
+function objectOf(properties: JsonObject, more: JsonObject = {}): JsonObject {
+  return { type: "object", properties, ...more };
+}
+
+function spec(properties: JsonObject, more: JsonObject = {}): JsonObject {
+  return objectOf({ spec: objectOf(properties, more) });
+}
+
+const OPEN = { "x-kubernetes-preserve-unknown-fields": true };
+
+function mapOf(additionalProperties: JsonObject | true): JsonObject {
+  return { type: "object", additionalProperties };
+}
+
+const MAP = mapOf(TEXT);
+
+const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string[]])[] = [
+  ["the same schema", spec({ a: TEXT }), spec({ a: TEXT, b: TEXT }), []],
+  ["a field", spec({ a: TEXT, b: TEXT }), spec({ a: TEXT }), ["spec.b"]],
+  ["all of spec, once", spec({ a: TEXT }), objectOf({}), ["spec"]],
+  ["a field of a field", spec({ a: objectOf({ b: TEXT }) }), spec({ a: objectOf({}) }), ["spec.a.b"]],
+  [
+    "a field of the items of a list of lists",
+    spec({ a: { items: { items: objectOf({ b: TEXT }) } } }),
+    spec({ a: { items: { items: objectOf({}) } } }),
+    ["spec.a[][].b"],
+  ],
+  [
+    "a field of the values of a map",
+    spec({ a: { additionalProperties: objectOf({ b: TEXT }) } }),
+    spec({ a: { additionalProperties: objectOf({}) } }),
+    ["spec.a.*.b"],
+  ],
+  ["what a map takes", spec({ a: objectOf({ b: TEXT }) }), spec({ a: { additionalProperties: TEXT } }), []],
+  ["what is kept unknown", spec({ a: TEXT }), spec({}, { "x-kubernetes-preserve-unknown-fields": true }), []],
+  [
+    "what is described below a field that keeps the unknown",
+    spec({ a: objectOf({ b: TEXT }) }),
+    spec({ a: objectOf({}) }, { "x-kubernetes-preserve-unknown-fields": true }),
+    ["spec.a.b"],
+  ],
+  [
+    "what every object has",
+    objectOf({ apiVersion: TEXT, kind: TEXT, metadata: objectOf({ name: TEXT }) }),
+    objectOf({}),
+    [],
+  ],
+  [
+    "what every embedded object has",
+    spec({ pod: objectOf({ kind: TEXT, spec: TEXT }) }),
+    spec({ pod: objectOf({}, { "x-kubernetes-embedded-resource": true }) }),
+    ["spec.pod.spec"],
+  ],
+  ["what is kept unknown, and not any more", spec({}, OPEN), spec({ a: TEXT }), ["spec.*"]],
+  [
+    "what is kept unknown in a list",
+    spec({ a: { items: OPEN } }),
+    spec({ a: { items: objectOf({}) } }),
+    ["spec.a[].*"],
+  ],
+  [
+    "what is kept unknown in the elements of a list that keeps it",
+    spec({ a: { type: "array", items: objectOf({ b: TEXT }), ...OPEN } }),
+    spec({ a: { type: "array", items: objectOf({}), ...OPEN } }),
+    [],
+  ],
+  ["a map that becomes an object without fields", spec({ a: MAP }), spec({ a: objectOf({}) }), ["spec.a.*"]],
+  ["a map that becomes an object with fields", spec({ a: MAP }), spec({ a: objectOf({ b: TEXT }) }), ["spec.a.*"]],
+  [
+    "what a field of an object lacks that was a map of objects",
+    spec({ a: mapOf(objectOf({ c: TEXT })) }),
+    spec({ a: objectOf({ b: objectOf({}) }, OPEN) }),
+    ["spec.a.b.c"],
+  ],
+  [
+    "objects and lists of a map of anything",
+    spec({ a: mapOf(objectOf({ b: TEXT })) }),
+    spec({ a: mapOf(true) }),
+    ["spec.a.*.b"],
+  ],
+  [
+    "fields of a map of anything",
+    spec({ a: objectOf({ b: objectOf({ c: TEXT }), d: { items: objectOf({ e: TEXT }) } }) }),
+    spec({ a: mapOf(true) }),
+    ["spec.a.b.c", "spec.a.d[].e"],
+  ],
+  [
+    "what is kept unknown in a map of anything",
+    spec({ a: objectOf({}, OPEN) }),
+    spec({ a: mapOf(true) }),
+    ["spec.a.*.*"],
+  ],
+  ["no text of a map of anything", spec({ a: MAP }), spec({ a: mapOf(true) }), []],
+  ["a field with a name that every JavaScript object has", spec({ constructor: TEXT }), spec({}), ["spec.constructor"]],
+  ["nothing of what both keep unknown", spec({ a: TEXT }, OPEN), spec({}, OPEN), []],
+  [
+    "nothing of metadata, whatever is said of it",
+    objectOf({ metadata: objectOf({ name: TEXT }) }),
+    objectOf({ metadata: objectOf({}) }),
+    [],
+  ],
+];
+for (const [name, known, target, expected] of cases) {
+  await tap.test(`lostFields(): ${name}`, async (t) => {
+    t.same(lostFields(target, known), expected);
+    // An object that has every field which the schema names.
+    const dropped = droppedFields(target, exampleOf(known), true);
+    const matches = (path: string): boolean =>
+      expected.some((lost) =>
+        new RegExp(`^${lost.replaceAll(/[.[\]]/g, "\\$&").replaceAll("*", "[^.]+")}$`).test(path),
+      );
+    t.ok(dropped.every(matches), `${dropped.join(", ")} of an object`);
+  });
+}
+
+function exampleOf(schema: JsonObject): unknown {
+  const { additionalProperties, items, properties = {} } = schema as Record<string, JsonObject>;
+  if (items !== undefined) return [exampleOf(items)];
+  const fields = Object.entries(properties as Record<string, JsonObject>);
+  const further = additionalProperties === undefined ? [] : [["key", additionalProperties] as const];
+  const open = schema["x-kubernetes-preserve-unknown-fields"] === true ? [["unknown", TEXT] as const] : [];
+  const all = [...fields, ...further, ...open].map(([name, one]) => [name, exampleOf(one)] as const);
+  return all.length === 0 && schema["type"] !== "object" ? "text" : Object.fromEntries(all);
+}
+
+await tap.test("droppedFields() names each field of one object", async (t) => {
+  const schema = spec({
+    a: TEXT,
+    list: { type: "array", items: objectOf({ b: TEXT }) },
+    map: mapOf(objectOf({ c: TEXT })),
+  });
+  const object = {
+    apiVersion: "example.com/v1",
+    metadata: { name: "x", labels: { y: "z" } },
+    spec: { a: "1", list: [{ b: "2" }, { b: "2", x: 1 }, { y: 1 }], map: { k: { c: "3", z: {} } }, gone: { deep: 1 } },
+    status: { ready: true },
+  };
+  t.same(droppedFields(schema, object, true), [
+    "spec.list[].x",
+    "spec.list[].y",
+    "spec.map.k.z",
+    "spec.gone",
+    "status",
+  ]);
+  t.same(droppedFields(objectOf({}, OPEN), object, true), []);
+});
+
+await tap.test("readLosses() reads no more than 10,000 objects, and says that it did not count", async (t) => {
+  const version = (schema: JsonObject) => ({
+    name: "v1",
+    served: true,
+    storage: true,
+    schema: { openAPIV3Schema: schema },
+  });
+  const names = { plural: "widgets", kind: "Widget" };
+  const live = {
+    metadata: { name: "widgets" },
+    spec: { group: "example.com", names, versions: [version(spec({ a: TEXT }))] },
+  };
+  const file = {
+    name: "widgets",
+    source: "f",
+    apiVersion: "",
+    metadata: {},
+    spec: {},
+    versions: [version(spec({}))],
+    target: "v1",
+  };
+  const nobody = {} as Client;
+  const losses = await readLosses(nobody, live as unknown as Crd, file, MAX_COUNTED + 1, new AbortController().signal);
+  t.same(losses?.map(lossText), ["spec.a (not counted: more than 10000 objects)"]);
+});
