@@ -17,9 +17,8 @@ const MAX_REFUSALS = 20;
 export class Pages {
   readonly #client: Client;
   readonly #paths: readonly string[];
-  readonly #signal: AbortSignal;
+  readonly #limits: { readonly signal: AbortSignal; readonly forMs?: number };
   readonly #accept: string;
-  readonly #forMs: number | undefined;
   #limit = FIRST_LIMIT;
   #growth = GROWTH;
   #refusals = 0;
@@ -30,18 +29,11 @@ export class Pages {
    * @param accept `application/json` lists whole objects
    * @param forMs milliseconds for which a failure that may pass is waited for. @default those of {@link retry}
    */
-  constructor(
-    client: Client,
-    paths: readonly string[],
-    signal: AbortSignal,
-    accept: string = METADATA_LIST,
-    forMs?: number,
-  ) {
+  constructor(client: Client, paths: readonly string[], signal: AbortSignal, accept = METADATA_LIST, forMs?: number) {
     this.#client = client;
     this.#paths = paths;
-    this.#signal = signal;
+    this.#limits = { signal, ...(forMs === undefined ? {} : { forMs }) };
     this.#accept = accept;
-    this.#forMs = forMs;
   }
 
   /**
@@ -49,10 +41,9 @@ export class Pages {
    * place, as of now, or begins again: what was written meanwhile lies beyond the watermark, and is skipped.
    */
   async list(token?: string): Promise<KubeList<KubeObject>> {
-    const limits = { signal: this.#signal, ...(this.#forMs === undefined ? {} : { forMs: this.#forMs }) };
     for (let continueToken = token; ; ) {
       try {
-        const page = await retry(this.#client, () => this.#listOnce(continueToken), limits);
+        const page = await retry(this.#client, () => this.#listOnce(continueToken), this.#limits);
         // A list that begins again without a token shows nothing about the next token.
         if (continueToken !== undefined) this.#refusals = 0;
         return page;
@@ -71,7 +62,7 @@ export class Pages {
     for (const path of this.#paths) {
       try {
         const query = { limit: this.#limit, continue: continueToken };
-        const options = { query, accept: this.#accept, signal: this.#signal };
+        const options = { query, accept: this.#accept, signal: this.#limits.signal };
         const { body, size } = await this.#client.listWithSize<KubeObject>(path, options);
         this.#learn(body.items.length, size);
         return body;

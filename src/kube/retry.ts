@@ -1,12 +1,6 @@
 import type { Client } from "./client.ts";
 import { ApiError, mayPass, whose } from "./errors.ts";
 
-interface RetryOptions {
-  readonly signal: AbortSignal;
-  /** Milliseconds after which a failure is thrown. @default 30,000 */
-  readonly forMs?: number;
-}
-
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 5_000;
 /** An API server that has just started knows no roles yet. Others refuse for good. */
@@ -17,12 +11,13 @@ const LONGEST_RETRY_AFTER_MS = 60_000;
 /**
  * Repeats work that fails for a reason that may pass, with growing pauses, and heeds `Retry-After`.
  *
+ * @param options `forMs`: milliseconds after which a failure is thrown. @default 30,000
  * @throws the last failure once it has lasted for `forMs`; any other failure at once; the signal's reason.
  */
 export async function retry<T>(
   { clock, random }: Pick<Client, "clock" | "random">,
   work: () => Promise<T>,
-  { signal, forMs = 30_000 }: RetryOptions,
+  { signal, forMs = 30_000 }: { readonly signal: AbortSignal; readonly forMs?: number },
 ): Promise<T> {
   const start = clock.monotonic();
   for (let attempt = 0; ; attempt++) {
