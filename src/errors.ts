@@ -37,7 +37,6 @@ export const ERROR_CODES = [
   "CertificateSecretUnusable",
   "RotationStuck",
   "ClocksDisagree",
-  "StorageMigratingStuck",
   "OutputFailed",
   "ListenFailed",
   "RepairStopped",

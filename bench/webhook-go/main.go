@@ -43,12 +43,8 @@ func (h *freezeHandler) Handle(_ context.Context, request admission.Request) adm
 }
 
 func isFrozen(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	if _, found := crd.Annotations[annotation]; found {
-		return true
-	}
-	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == "StorageMigrating" && c.Status == apiextensionsv1.ConditionTrue
-	})
+	_, found := crd.Annotations[annotation]
+	return found
 }
 
 func storageVersionsOf(crd *apiextensionsv1.CustomResourceDefinition) []string {

@@ -10,9 +10,6 @@ export const MIGRATING_VALUE = "true";
 /** Who owns the migration that froze the CRD, as `src/api/owner.ts` writes it. */
 export const OWNER_ANNOTATION = "ksvm.sigs.k8s.io/migration-owner";
 
-/** The CRD condition by which the in-tree controller (Kubernetes 1.36 and newer) marks a migration under way. */
-export const STORAGE_MIGRATING_CONDITION = "StorageMigrating";
-
 /** Name of the ValidatingWebhookConfiguration and of its one webhook (KEP-2855). */
 export const WEBHOOK_NAME = "crd.kube-storage-version-migrator.io";
 

@@ -133,6 +133,15 @@ export function foreignFreeze(name: string): KsvmError {
   );
 }
 
+/** Lifts the freeze of another client. That of a run which came meanwhile stays. */
+export async function liftForeignFreeze(client: Client, crdName: string, signal: AbortSignal): Promise<void> {
+  for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
+    const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${crdName}`, { signal }), { signal });
+    if (crd === undefined || freezerOf(crd.metadata) !== "other") return;
+    if ((await annotate(client, crd, { [MIGRATING]: null, [OWNER]: null }, signal)) !== undefined) return;
+  }
+}
+
 /** Writes annotations, with what was read as precondition. @returns `undefined` where it was another object by then */
 async function annotate(
   client: Client,

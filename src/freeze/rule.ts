@@ -16,12 +16,6 @@ export const MIGRATING = "ksvm.sigs.k8s.io/migrating";
 export const MIGRATING_VALUE = "true";
 /** Who froze the CRD. */
 export const OWNER = "ksvm.sigs.k8s.io/migration-owner";
-/**
- * The condition by which Kubernetes' own migrator marks a migration under way.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1/types.go
- */
-export const STORAGE_MIGRATING = "StorageMigrating";
 /** Every denial begins with it, after the guard's name. By both a proof knows that it was our guard. */
 export const FREEZE_REASON = "StorageVersionFrozen";
 /** The ValidatingWebhookConfiguration and its one webhook (KEP-2855). */
@@ -42,20 +36,8 @@ export function freezeLifted(crdName: string): KsvmError {
   return new KsvmError("FreezeLifted", `Cannot continue with "${crdName}": ${text}`);
 }
 
-/** What froze a CRD. It decides how the freeze can be lifted. */
-export type FreezeMark = "annotation" | "condition";
-
-/** What froze the storage version of a CRD; `undefined` where it may change. */
-export function freezeMark({ metadata, status }: Pick<Crd, "metadata" | "status">): FreezeMark | undefined {
-  if (Object.hasOwn(metadata.annotations ?? {}, MIGRATING)) return "annotation";
-  // The API server keeps null where conditions were cleared through /status.
-  const isMigrating = (status?.conditions ?? []).some((one) => one.type === STORAGE_MIGRATING && one.status === "True");
-  return isMigrating ? "condition" : undefined;
-}
-
 /** A storage change of a frozen CRD, with a message for the user. */
 export interface FreezeDenial {
-  readonly mark: FreezeMark;
   readonly message: string;
   /** Several are separated by commas. */
   readonly oldStorage: string;
@@ -68,16 +50,16 @@ export interface FreezeDenial {
  * @returns `undefined` where it may go through
  */
 export function freezeVerdict(oldCrd: Crd, newCrd: Crd, besides: readonly string[] = []): FreezeDenial | undefined {
-  const mark = freezeMark(oldCrd);
+  const isFrozen = Object.hasOwn(oldCrd.metadata.annotations ?? {}, MIGRATING);
   const [before, after] = [storageVersions(oldCrd), storageVersions(newCrd)];
   const isSame = before.every((name) => after.includes(name)) && after.every((name) => before.includes(name));
-  if (mark === undefined || isSame) return undefined;
+  if (!isFrozen || isSame) return undefined;
   const facts = { name: oldCrd.metadata.name, oldStorage: before.join(", "), newStorage: after.join(", ") };
-  const sentence = DENIALS[mark].map((part) => (typeof part === "string" ? part : facts[part.fact])).join("");
+  const sentence = DENIAL.map((part) => (typeof part === "string" ? part : facts[part.fact])).join("");
   // On one line, whatever an annotation holds.
   const clauses = besides.map((text) => text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ").slice(0, 300));
   const { newStorage, oldStorage } = facts;
-  return { mark, message: [sentence, ...clauses].join("; "), oldStorage, newStorage };
+  return { message: [sentence, ...clauses].join("; "), oldStorage, newStorage };
 }
 
 /** A valid CRD has exactly one. The whole set is compared, so that an invalid object never slips past the rule. */
@@ -88,52 +70,30 @@ export function storageVersions({ spec }: Crd): readonly string[] {
 type DenialPart = string | { readonly fact: "name" | "oldStorage" | "newStorage" };
 
 const name = { fact: "name" } as const;
-const DENIED: readonly DenialPart[] = [
+/** The words of every denial. The webhook fills the facts in here, the policy in CEL. */
+const DENIAL: readonly DenialPart[] = [
   `${FREEZE_REASON}: cannot change the storage version of CustomResourceDefinition "`,
   name,
   '" from "',
   { fact: "oldStorage" },
   '" to "',
   { fact: "newStorage" },
-  '" while its objects are being migrated; ',
+  '" while its objects are being migrated; ' +
+    `wait until the migration ends and takes the annotation ${MIGRATING} off ("ksvm status `,
+  name,
+  `" shows how far it is, the annotation ${OWNER} who migrates), or stop the migration, which then leaves ` +
+    'status.storedVersions unpruned, with "ksvm unfreeze ',
+  name,
+  '" or "kubectl annotate crd ',
+  name,
+  ` ${MIGRATING}-"`,
 ];
 
-/** The words of every denial. The webhook fills the facts in here, the policy in CEL. */
-const DENIALS: Readonly<Record<FreezeMark, readonly DenialPart[]>> = {
-  annotation: [
-    ...DENIED,
-    `wait until the migration ends and takes the annotation ${MIGRATING} off ("ksvm status `,
-    name,
-    `" shows how far it is, the annotation ${OWNER} who migrates), or stop the migration, which then leaves ` +
-      'status.storedVersions unpruned, with "ksvm unfreeze ',
-    name,
-    '" or "kubectl annotate crd ',
-    name,
-    ` ${MIGRATING}-"`,
-  ],
-  condition: [
-    ...DENIED,
-    `wait until the migration by kube-controller-manager ends and the condition ${STORAGE_MIGRATING} is no longer "True" ` +
-      '("ksvm status ',
-    name,
-    '" shows both); if no migration explains it, take it out of status.conditions with "ksvm unfreeze ',
-    name,
-    '" or "kubectl edit crd ',
-    name,
-    ' --subresource=status"',
-  ],
-};
-
-// In CEL. The API server evaluates it on typed objects: `spec.versions[*].storage` is always there, while annotations,
-// status and conditions may be missing, and conditions are null until the first one is written.
-
-const HAS_ANNOTATION = `(has(oldObject.metadata.annotations) && "${MIGRATING}" in oldObject.metadata.annotations)`;
-const HAS_CONDITION =
-  "(has(oldObject.status) && has(oldObject.status.conditions) && oldObject.status.conditions != null && " +
-  `oldObject.status.conditions.exists(condition, condition.type == "${STORAGE_MIGRATING}" && condition.status == "True"))`;
+// In CEL. The API server evaluates it on typed objects: `spec.versions[*].storage` is always there, while annotations
+// may be missing.
 
 /** Whether the old object is frozen. */
-export const FROZEN_CEL = `${HAS_ANNOTATION} || ${HAS_CONDITION}`;
+export const FROZEN_CEL = `has(oldObject.metadata.annotations) && "${MIGRATING}" in oldObject.metadata.annotations`;
 
 /**
  * Whether the set of storage versions differs. One pass over the versions of each object and one more for each storage
@@ -152,19 +112,17 @@ export const MATCH_CONDITIONS = [
   { name: "storage-version-changed", expression: STORAGE_CHANGED_CEL },
 ] as const;
 
-/** The denial of {@link freezeVerdict} as a CEL expression. */
-export const MESSAGE_CEL = `${HAS_ANNOTATION} ? ${messageCel("annotation")} : ${messageCel("condition")}`;
+const STORAGE_CEL = 'spec.versions.filter(version, version.storage).map(version, version.name).join(", ")';
+const FACTS_CEL = {
+  name: "oldObject.metadata.name",
+  oldStorage: `oldObject.${STORAGE_CEL}`,
+  newStorage: `object.${STORAGE_CEL}`,
+};
 
-function messageCel(mark: FreezeMark): string {
-  const storage = 'spec.versions.filter(version, version.storage).map(version, version.name).join(", ")';
-  const facts = {
-    name: "oldObject.metadata.name",
-    oldStorage: `oldObject.${storage}`,
-    newStorage: `object.${storage}`,
-  };
-  // A JSON string is a CEL string too.
-  return DENIALS[mark].map((part) => (typeof part === "string" ? JSON.stringify(part) : facts[part.fact])).join(" + ");
-}
+/** The denial of {@link freezeVerdict} as a CEL expression. A JSON string is a CEL string too. */
+export const MESSAGE_CEL = DENIAL.map((part) =>
+  typeof part === "string" ? JSON.stringify(part) : FACTS_CEL[part.fact],
+).join(" + ");
 
 /** The rule as the `spec` of a ValidatingAdmissionPolicy for one CRD. */
 export function policySpec(crdName: string): object {

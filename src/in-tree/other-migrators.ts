@@ -1,7 +1,7 @@
+import { everyItem } from "../inventory/inventory.ts";
 import type { Client } from "../kube/client.ts";
 import { collectionPath, type KubeObject, objectPath } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { everyItem } from "../resources/discover.ts";
 
 /** A Deployment of apps/v1, as far as it is looked at. */
 export interface Deployment extends KubeObject {

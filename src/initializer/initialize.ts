@@ -15,6 +15,7 @@ import { besideHelm } from "../api/ours.ts";
 import { parseMigration } from "../api/parse-migration.ts";
 import { asksForReencryption, reencryptAnnotation, type ReencryptionWish } from "../api/reencryption.ts";
 import { KsvmError } from "../errors.ts";
+import { everyItem } from "../inventory/inventory.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { CRDS, type KubeObject, METADATA } from "../kube/objects.ts";
@@ -22,7 +23,7 @@ import { retry } from "../kube/retry.ts";
 import { findOtherMigrators, type OtherMigrator, removeOtherMigrator } from "../in-tree/other-migrators.ts";
 import { crdOwnerOf, manifestOf } from "../migrations/manifest.ts";
 import { isDeleted } from "../migrations/read-migration.ts";
-import { discoverMigratable, everyItem, storedResources, type StoredResources } from "../resources/discover.ts";
+import { discoverMigratable, storedResources, type StoredResources } from "../resources/discover.ts";
 import type { SkippedResource } from "../resources/migratable.ts";
 import { type ShippedCrd, shippedCrds } from "./shipped-crds.ts";
 
@@ -246,7 +247,7 @@ async function replaceEarlier(
 async function present(client: Client, discovered: Discovered, signal: AbortSignal): Promise<Present> {
   const earlier: ObjectMeta[] = [];
   const left = new Map<string, string>();
-  for await (const item of everyItem<unknown>(client, MIGRATIONS, signal)) {
+  for await (const item of everyItem(client, MIGRATIONS, signal)) {
     const migration = parseMigration(item).object;
     if (migration === undefined || isDeleted(migration)) continue;
     const reason = reasonToLeave(migration, discovered);

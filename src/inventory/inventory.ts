@@ -1,12 +1,12 @@
-import { parseStorageState, type ReadStorageState } from "../api/parse-storage-state.ts";
+import { withoutUndefined } from "../api/json-fields.ts";
 import type { Client } from "../kube/client.ts";
-import { ApiError, isConversionRefusal, isForbidden, unlessForbidden, whose } from "../kube/errors.ts";
+import { ApiError, whose } from "../kube/errors.ts";
 import {
-  apiVersion,
   collectionPath,
   type Crd,
   CRDS,
   hasConversionWebhook,
+  type KubeList,
   type KubeObject,
   METADATA,
   METADATA_LIST,
@@ -22,17 +22,14 @@ import { retry } from "../kube/retry.ts";
  * that a thousand CRDs and a million objects take no more memory than a few.
  */
 
-/** CRDs on one page: one may have a megabyte and a half. */
-const CRDS_PER_PAGE = 20;
-
 /** Every CRD, schemas included. */
 export function everyCrd(client: Client, signal: AbortSignal): AsyncGenerator<Crd, void> {
-  return everyItem<Crd>(client, CRDS, signal, { limit: CRDS_PER_PAGE });
+  return everyItem<Crd>(client, CRDS, signal);
 }
 
 /** The metadata of every CRD. */
 export function everyCrdMetadata(client: Client, signal: AbortSignal): AsyncGenerator<KubeObject, void> {
-  return everyItem<KubeObject>(client, CRDS, signal, { accept: METADATA_LIST });
+  return everyItem(client, CRDS, signal, METADATA_LIST);
 }
 
 /** The CRD of this name as it is now; `undefined` where there is none. A name without a dot is never a CRD's. */
@@ -41,59 +38,46 @@ export async function findCrd(client: Client, name: string, signal: AbortSignal)
   return ask(client, () => client.find<Crd>(`${CRDS}/${encodeURIComponent(name)}`, { signal }), signal);
 }
 
-/** Reads for a user who waits for the answer: what passes by itself is waited for, a right that is missing is not. */
+/**
+ * Every item of a collection, page by page. Where a list has to begin again, some come twice.
+ * @param accept `METADATA_LIST` for their metadata alone
+ * @throws {ApiError}
+ */
+export async function* everyItem<T extends KubeObject = KubeObject>(
+  client: Client,
+  path: string,
+  signal: AbortSignal,
+  accept = "application/json",
+): AsyncGenerator<T, void> {
+  for await (const { items } of everyPage(client, [path], signal, accept)) yield* items as readonly T[];
+}
+
+async function* everyPage(
+  client: Client,
+  paths: readonly string[],
+  signal: AbortSignal,
+  accept: string,
+): AsyncGenerator<KubeList<KubeObject>, void> {
+  const pages = new Pages(client, paths, signal, accept, 0);
+  let token: string | undefined;
+  do {
+    const page = await ask(client, () => pages.list(token), signal);
+    yield page;
+    token = page.metadata.continue || undefined;
+  } while (token !== undefined);
+}
+
+/** Reads for a user who waits: only the API server gets time. A missing right and a dead webhook are answers. */
 export async function ask<T>(client: Client, read: () => Promise<T>, signal: AbortSignal): Promise<T> {
   const answer = await retry(client, () => read().then((value) => ({ value }), refused), { signal });
   if ("error" in answer) throw answer.error;
   return answer.value;
 }
 
-function refused(error: unknown): { readonly error: ApiError } {
-  if (isForbidden(error)) return { error };
-  throw error;
+function refused(error: unknown): { readonly error: unknown } {
+  if (whose(error) === "apiServer") throw error;
+  return { error };
 }
-
-/** The items of a list; none where it is not served. @throws {ApiError} */
-export async function* everyItem<T>(
-  client: Client,
-  path: string,
-  signal: AbortSignal,
-  { limit = 100, ...options }: { readonly limit?: number; readonly accept?: string } = {},
-): AsyncGenerator<T, void> {
-  let token: string | undefined;
-  do {
-    const query = { limit, continue: token };
-    const page = await ask(client, () => client.list<T>(path, { ...options, query, signal }), signal).catch(
-      (error: unknown) => {
-        if (whose(error) === "gone" && token === undefined) return undefined;
-        throw error;
-      },
-    );
-    yield* page?.items ?? [];
-    token = page?.metadata.continue || undefined;
-  } while (token !== undefined);
-}
-
-const STORAGE_STATES = "/apis/migration.k8s.io/v1alpha1/storagestates";
-
-/** The StorageStates by the name of their resource; none where they are not served, or this user may not list them. */
-export async function readStorageStates(
-  client: Client,
-  signal: AbortSignal,
-): Promise<ReadonlyMap<string, ReadStorageState>> {
-  const states = new Map<string, ReadStorageState>();
-  const read = async (): Promise<void> => {
-    for await (const item of everyItem(client, STORAGE_STATES, signal)) {
-      const { object } = parseStorageState(item);
-      if (object !== undefined) states.set(object.metadata.name, object);
-    }
-  };
-  await unlessForbidden(read());
-  return states;
-}
-
-/** Milliseconds to wait for what passes by itself: a user waits for the answer. */
-const PATIENCE_MS = 5_000;
 
 /** Objects whose managedFields name versions that are asked for. Field names are those of `-o json`. */
 export interface FieldVersions {
@@ -128,7 +112,7 @@ export interface FoundObjects {
 }
 
 /** Where the objects of a resource are listed. */
-interface Listed {
+export interface Listed {
   readonly group: string;
   readonly plural: string;
   /** Those that are served, the one to ask in first: any other will do where one is refused. */
@@ -149,11 +133,14 @@ export function objectsOf({ metadata, spec }: Crd): Listed {
 const MAX_LOOKED_AT = 10_000;
 /** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
 const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
+/** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
+const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
 
 /**
  * Counts the objects of a resource. Where managedFields are asked about, the API server also decodes every object.
  *
- * @param isAsked about which versions in managedFields. @default none, which costs a list of one object
+ * @param isAsked about which versions in managedFields. @default none, which costs one short list
+ * @returns nothing where no version is served
  * @throws the signal's reason. What the API server says otherwise is in the result.
  */
 export async function lookAtObjects(
@@ -162,110 +149,56 @@ export async function lookAtObjects(
   signal: AbortSignal,
   isAsked?: (version: string) => boolean,
 ): Promise<FoundObjects> {
-  const { group, hasWebhook = false, plural, versions } = listed;
-  const paths = versions.map((version) => collectionPath({ group, plural, version }));
-  const list = (path: string, query: Readonly<Record<string, string | number>>) =>
-    client.list<KubeObject>(path, { query, accept: METADATA_LIST, signal });
+  const paths = listed.versions.map((version) => collectionPath({ ...listed, version }));
+  const [path] = paths;
+  if (path === undefined) return {};
+  const prefix = `${listed.group}/`;
+  const versions = new Set<string>();
+  let [objects, lookedAt, isPartial] = [0, 0, false];
+  let [count, first]: [count?: number, first?: ObjectMeta] = [];
   try {
-    const first = await firstOf(paths, (path) =>
-      // Only what the API server itself may do better next time is sent again: a webhook that is down is an answer.
-      list(path, { limit: 1 }).catch((error: unknown) => {
-        if (whose(error) !== "apiServer") throw error;
-        return retry(client, () => list(path, { limit: 1 }), { signal, forMs: PATIENCE_MS });
-      }),
-    );
-    const object = first.items[0]?.metadata;
-    const problem = hasWebhook && object ? await conversionProblem(client, listed, object, signal) : undefined;
-    const found = problem === undefined ? {} : { conversionProblem: problem };
-    const count = first.items.length + (first.metadata.remainingItemCount ?? 0);
-    if (isAsked === undefined) return { count, ...found };
-    const fieldVersions = await countFieldVersions(
-      new Pages(client, paths, signal, METADATA_LIST, PATIENCE_MS),
-      group,
-      isAsked,
-    );
-    if (fieldVersions.isPartial) {
-      const probe = (): Promise<unknown> =>
-        firstOf(paths, (path) => list(path, { labelSelector: NO_OBJECT, limit: 1 }));
-      await retry(client, probe, { signal, forMs: PATIENCE_MS });
+    for await (const { items, metadata } of everyPage(client, paths, signal, METADATA_LIST)) {
+      count ??= items.length + (metadata.remainingItemCount ?? 0);
+      first ??= items[0]?.metadata;
+      if (isAsked === undefined) break;
+      for (const { managedFields = [] } of items.map((item) => item.metadata)) {
+        const of = managedFields.flatMap(({ apiVersion = "" }) => (apiVersion.startsWith(prefix) ? [apiVersion] : []));
+        const named = of.map((name) => name.slice(prefix.length)).filter(isAsked);
+        if (named.length > 0) objects++;
+        for (const version of named) versions.add(version);
+      }
+      lookedAt += items.length;
+      isPartial = Boolean(metadata.continue);
+      if (lookedAt >= MAX_LOOKED_AT) break;
     }
-    return { count, ...found, ...(fieldVersions.objects === 0 ? {} : { fieldVersions }) };
+    if (isPartial) {
+      const query = { labelSelector: NO_OBJECT, limit: 1 };
+      await ask(client, () => client.list(path, { query, accept: METADATA_LIST, signal }), signal);
+    }
+    let down: string | undefined;
+    // An object is stored in one version, so that reading it in all of them takes the webhook. A list would not do: the
+    // watch cache has what was converted while the webhook was up.
+    for (const version of listed.hasWebhook === true ? listed.versions : []) {
+      const read = first && client.get(objectPath({ ...listed, version }, first), { accept: METADATA, signal });
+      // The user may list objects, and not get them.
+      await read?.catch((error: unknown) => void (down ??= isDown(error) ? error.said : undefined));
+    }
+    const named = { objects, versions: [...versions].toSorted(), lookedAt, isPartial };
+    const fieldVersions = objects === 0 ? undefined : named;
+    return withoutUndefined<FoundObjects>({ count, conversionProblem: down, fieldVersions });
   } catch (error) {
     signal.throwIfAborted();
     if (!(error instanceof ApiError)) throw error;
-    const unreadableIn = lostVersion(error.said);
-    return {
-      problem: error.said,
-      ...(unreadableIn === undefined ? {} : { unreadableIn }),
-      ...(whose(error) === "webhook" ? { conversionProblem: error.said } : {}),
-    };
+    const { said: problem } = error;
+    // What a conversion webhook says is about objects that the API server can read.
+    const unreadableIn = problem.includes("conversion webhook for ") ? undefined : UNREADABLE.exec(problem)?.[1];
+    const conversionProblem = isDown(error) ? problem : undefined;
+    return withoutUndefined<FoundObjects>({ problem, unreadableIn, conversionProblem });
   }
 }
 
-/** The first answer that no conversion refuses. */
-async function firstOf<T>(paths: readonly string[], look: (path: string) => Promise<T>): Promise<T> {
-  const [path = "", ...others] = paths;
-  try {
-    return await look(path);
-  } catch (error) {
-    if (others.length === 0 || !isConversionRefusal(error)) throw error;
-    return firstOf(others, look);
-  }
-}
-
-async function countFieldVersions(
-  pages: Pages,
-  group: string,
-  isAsked: (version: string) => boolean,
-): Promise<FieldVersions> {
-  const prefix = apiVersion({ group, version: "" });
-  const versions = new Set<string>();
-  let [objects, lookedAt] = [0, 0];
-  let token: string | undefined;
-  do {
-    const page = await pages.list(token);
-    for (const { metadata } of page.items) {
-      const named = (metadata.managedFields ?? []).flatMap(({ apiVersion: of = "" }) => {
-        const version = of.slice(prefix.length);
-        return of.startsWith(prefix) && isAsked(version) ? [version] : [];
-      });
-      if (named.length > 0) objects++;
-      for (const version of named) versions.add(version);
-    }
-    lookedAt += page.items.length;
-    token = page.metadata.continue || undefined;
-  } while (token !== undefined && lookedAt < MAX_LOOKED_AT);
-  return { objects, versions: [...versions].toSorted(), lookedAt, isPartial: token !== undefined };
-}
-
-/**
- * Why the API server cannot call a conversion webhook. An object is stored in one version, so that reading it in all of
- * them takes the webhook. A list would not do: the watch cache has what was converted while the webhook was up.
- */
-async function conversionProblem(
-  client: Client,
-  { group, plural, versions }: Listed,
-  object: ObjectMeta,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  for (const version of versions) {
-    try {
-      await client.get(objectPath({ group, plural, version }, object), { accept: METADATA, signal });
-    } catch (error) {
-      // The user may list objects, and not get them.
-      if (!(error instanceof ApiError)) throw error;
-      if (whose(error) === "webhook") return error.said;
-    }
-  }
-  return undefined;
-}
-
-/** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
-const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
-
-/** What a conversion webhook says is about objects that the API server can read. */
-function lostVersion(said: string): string | undefined {
-  return said.includes("conversion webhook for ") ? undefined : UNREADABLE.exec(said)?.[1];
+function isDown(error: unknown): error is ApiError {
+  return whose(error) === "webhook";
 }
 
 const IN_FLIGHT = 8;

@@ -1,7 +1,8 @@
+import { isDeepStrictEqual } from "node:util";
 import { type JsonObject, objectIn } from "../api/json-fields.ts";
 import type { Client } from "../kube/client.ts";
-import { collectionPath, type Crd, hasConversionWebhook, storageVersion } from "../kube/objects.ts";
-import { Pages } from "../kube/pages.ts";
+import { collectionPath, type Crd, hasConversionWebhook } from "../kube/objects.ts";
+import { everyItem, objectsOf } from "./inventory.ts";
 import type { CrdManifest } from "./manifests.ts";
 
 /** A field that a schema lacks, such as `spec.size` or `spec.ports[].name`. Field names are those of `-o json`. */
@@ -13,7 +14,6 @@ export interface Loss {
 
 /** More objects are not read one by one. */
 export const MAX_COUNTED = 10_000;
-const PATIENCE_MS = 5_000;
 
 /** `spec.size (3 objects)`. */
 export function lossText({ objects, path }: Loss): string {
@@ -25,8 +25,8 @@ export function lossText({ objects, path }: Loss): string {
  * next write of an object drops them for good. It sends reads only.
  *
  * @param count of the objects
- * @returns those that an object has; where there are too many objects those that one may have; `undefined` where
- * neither is known
+ * @returns those that an object has; where there are too many objects those that a schema of now describes and the
+ * file's does not; `undefined` where neither is known
  * @throws {ApiError} where the objects cannot be read
  */
 export async function readLosses(
@@ -37,30 +37,24 @@ export async function readLosses(
   signal: AbortSignal,
 ): Promise<readonly Loss[] | undefined> {
   const { group, names, versions } = live.spec;
-  // A webhook may move fields, so that only what it makes of an object for the file's storage version can be compared.
-  const compared = hasConversionWebhook(live)
-    ? versions.filter(({ name }) => name === file.target)
-    : versions.filter(({ name, storage }) => storage || live.status?.storedVersions?.includes(name));
+  const isConverted = hasConversionWebhook(live);
+  // A webhook may move fields: only what it makes of an object for the file's storage version can be compared.
+  const compared = versions.filter(({ name, served, storage }) =>
+    isConverted ? served && name === file.target : storage || live.status?.storedVersions?.includes(name),
+  );
+  const version = isConverted ? compared[0]?.name : objectsOf(live).versions[0];
+  const isOpen = live.spec.preserveUnknownFields === true;
+  const isRead = count <= MAX_COUNTED;
+  if (version === undefined || (isOpen && !isRead)) return undefined;
   const schema = schemaOf(file.versions.find(({ name }) => name === file.target));
-  const paths = [...new Set(compared.flatMap((version) => lostFields(schema, schemaOf(version))))];
-  const isPrunedFirst = live.spec.preserveUnknownFields === true && file.spec["preserveUnknownFields"] !== true;
-  if (paths.length === 0 && !isPrunedFirst) return [];
-  if (count > MAX_COUNTED) return isPrunedFirst ? undefined : paths.map((path) => ({ path }));
-  const readIn = hasConversionWebhook(live) ? file.target : storageVersion(live);
-  const served = versions.filter((version) => version.served).map(({ name }) => name);
-  const order = [...served.filter((name) => name === readIn), ...served.filter((name) => name !== readIn)];
-  const collections = order.map((version) => collectionPath({ group, version, plural: names.plural }));
-  const pages = new Pages(client, collections, signal, "application/json", PATIENCE_MS);
+  const schemas = compared.map(schemaOf);
+  if (!isOpen && schemas.every((one) => isDeepStrictEqual(one, schema))) return [];
+  const path = collectionPath({ group, version, plural: names.plural });
   const found = new Map<string, number>();
-  let token: string | undefined;
-  do {
-    const page = await pages.list(token);
-    token = page.metadata.continue || undefined;
-    for (const object of page.items) {
-      for (const path of new Set(droppedFields(schema, object, true))) found.set(path, (found.get(path) ?? 0) + 1);
-    }
-  } while (token !== undefined);
-  return [...found].map(([path, objects]) => ({ path, objects }));
+  for await (const object of isRead ? everyItem(client, path, signal) : schemas.map((one) => example(one ?? {}))) {
+    for (const field of new Set(droppedFields(schema, object, true))) found.set(field, (found.get(field) ?? 0) + 1);
+  }
+  return [...found].map(([field, objects]) => (isRead ? { path: field, objects } : { path: field }));
 }
 
 function schemaOf(version: { readonly schema?: unknown } | undefined): JsonObject | undefined {
@@ -68,12 +62,29 @@ function schemaOf(version: { readonly schema?: unknown } | undefined): JsonObjec
 }
 
 const PRESERVE = "x-kubernetes-preserve-unknown-fields";
-const ANYTHING: JsonObject = { [PRESERVE]: true };
 /** Every object has them, whether or not a schema describes them. */
 const META_FIELDS = new Set(["apiVersion", "kind", "metadata"]);
 
-function isMeta(schema: JsonObject | undefined, name: string, isRoot: boolean): boolean {
-  return (isRoot || schema?.["x-kubernetes-embedded-resource"] === true) && META_FIELDS.has(name);
+/**
+ * The paths of the fields of a value that an API server drops as it reads the value by a schema.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
+ */
+export function droppedFields(schema: JsonObject | undefined, value: unknown, isRoot = false): readonly string[] {
+  const isKept = schema?.[PRESERVE] === true;
+  if (Array.isArray(value)) {
+    const items = objectIn(schema?.["items"]);
+    // A list that keeps what is unknown keeps it in its elements.
+    const element = items !== undefined && isKept ? { ...items, [PRESERVE]: true } : items;
+    return value.flatMap((item) => under("[]", droppedFields(element, item)));
+  }
+  const hasMeta = isRoot || schema?.["x-kubernetes-embedded-resource"] === true;
+  return Object.entries(objectIn(value) ?? {}).flatMap(([name, one]) => {
+    if (hasMeta && META_FIELDS.has(name)) return [];
+    const property = propertyOf(schema, name);
+    if (property !== undefined) return under(name, droppedFields(property, one));
+    return isKept ? [] : [name];
+  });
 }
 
 /**
@@ -87,53 +98,19 @@ function propertyOf(schema: JsonObject | undefined, name: string): JsonObject | 
   return further === true ? {} : objectIn(further);
 }
 
-/** A list that keeps what is unknown keeps it in its elements. */
-function itemsOf(schema: JsonObject | undefined): JsonObject | undefined {
-  const items = objectIn(schema?.["items"]);
-  return items !== undefined && schema?.[PRESERVE] === true ? { ...items, ...ANYTHING } : items;
-}
-
-/**
- * The paths of the fields of a value that an API server drops as it reads the value by a schema.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
- */
-export function droppedFields(schema: JsonObject | undefined, value: unknown, isRoot = false): readonly string[] {
-  const isKept = schema?.[PRESERVE] === true;
-  if (Array.isArray(value)) {
-    return value.flatMap((item) => under("[]", droppedFields(itemsOf(schema), item)));
-  }
-  return Object.entries(objectIn(value) ?? {}).flatMap(([name, one]) => {
-    if (isMeta(schema, name, isRoot)) return [];
-    const property = propertyOf(schema, name);
-    if (property !== undefined) return under(name, droppedFields(property, one));
-    return isKept ? [] : [name];
-  });
-}
-
-/** The same of every value that another schema allows, with `*` for fields that neither names. */
-export function lostFields(
-  schema: JsonObject | undefined,
-  known: JsonObject | undefined,
-  isRoot = true,
-): readonly string[] {
-  if (schema === undefined || known === undefined) return [];
-  const open = known[PRESERVE] === true ? ANYTHING : propertyOf({ ...known, properties: {} }, "");
-  // A value that is no object has no fields to drop.
-  const rest = ["array", "boolean", "integer", "number", "string"].includes(String(schema["type"])) ? undefined : open;
-  // What one of the two describes; of an open object, what the other one describes, too.
-  const described = [known, ...(rest === undefined ? [] : [schema])].flatMap((one) =>
-    Object.keys(objectIn(one["properties"]) ?? {}),
-  );
-  const names = [...new Set(described)].filter((name) => !isMeta(schema, name, isRoot));
-  const fields = [...names, ...(rest === undefined ? [] : ["*"])].flatMap((name) => {
-    const property = propertyOf(schema, name);
-    if (property !== undefined) return under(name, lostFields(property, propertyOf(known, name) ?? rest, false));
-    return schema[PRESERVE] === true ? [] : [name];
-  });
-  return [...fields, ...under("[]", lostFields(itemsOf(schema) ?? {}, itemsOf(known), false))];
-}
-
 function under(parent: string, paths: readonly string[]): readonly string[] {
   return paths.map((path) => (path.startsWith("[]") ? `${parent}${path}` : `${parent}.${path}`));
+}
+
+/** A value with every field that a schema describes, and `*` for those that it leaves open. */
+function example(schema: JsonObject): unknown {
+  const { additionalProperties, items, properties } = schema;
+  if (objectIn(items) !== undefined) return [example(objectIn(items) ?? {})];
+  const isOpen = schema[PRESERVE] === true || additionalProperties === true;
+  const fields = { ...objectIn(properties), "*": isOpen ? {} : additionalProperties };
+  const described = Object.entries(fields).flatMap(([name, one]) => {
+    const field = objectIn(one);
+    return field === undefined ? [] : [[name, example(field)]];
+  });
+  return described.length === 0 ? "" : Object.fromEntries(described);
 }

@@ -1,11 +1,10 @@
 import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
-import { parseAllDocuments, type Tags } from "yaml";
+import { parse, type Tags } from "yaml";
 import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
 import { KsvmError } from "../errors.ts";
 
-/** The text of one file, or of stdin. */
+/** The text of one file, with its path, or of `stdin`. */
 export interface ManifestText {
-  /** The path of the file, or `stdin`. */
   readonly source: string;
   readonly text: string;
 }
@@ -16,20 +15,13 @@ export interface CrdManifest {
   readonly source: string;
   /** `apiextensions.k8s.io/v1`, or an older version. */
   readonly apiVersion: string;
-  /** Without what only the API server sets. */
-  readonly metadata: JsonObject;
+  readonly labels: JsonObject;
+  readonly annotations: JsonObject;
   readonly spec: JsonObject;
   /** `spec.versions`, as far as they have names: the API server judges the rest. */
   readonly versions: readonly V1CustomResourceDefinitionVersion[];
-  /** The storage version; empty where there is none, which the API server refuses. */
+  /** The storage version; empty where there is not exactly one, which the API server refuses. */
   readonly target: string;
-}
-
-/** What files hold. */
-export interface Manifests {
-  readonly crds: readonly CrdManifest[];
-  /** How many objects of other kinds there are. */
-  readonly others: number;
 }
 
 /** The most bytes of all files together. */
@@ -38,42 +30,33 @@ export const MAX_MANIFEST_BYTES = 67_108_864;
 const MAX_YAML_LENGTH = 8_388_608;
 /** Without this word a document holds no CRD, and is not parsed: there may be thousands of others. */
 const CRD_KIND = "CustomResourceDefinition";
-const CRD_GROUP = "apiextensions.k8s.io";
-/** Only the API server sets these, and refuses some of them. */
-const SERVER_FIELDS = new Set(["managedFields", "resourceVersion", "uid", "generation", "creationTimestamp"]);
-/** Kubernetes' tools read YAML 1.1, but no times and no numbers to the base of 60. */
-const UNKNOWN_TAGS = new Set(["timestamp", "intTime", "floatTime"]);
 const YAML_OPTIONS = {
   version: "1.1",
-  logLevel: "silent",
-  customTags: (tags: Tags): Tags => tags.filter((tag) => !isTimeTag(tag)),
+  // Warnings are left out, errors are thrown.
+  logLevel: "error",
+  // Kubernetes' tools read YAML 1.1, but no times and no numbers to the base of 60.
+  customTags: (tags: Tags): Tags =>
+    tags.filter((tag) => typeof tag === "string" || !(tag.tag.endsWith(":timestamp") || tag.format === "TIME")),
 } as const;
-
-function isTimeTag(tag: Tags[number]): boolean {
-  return typeof tag === "string"
-    ? UNKNOWN_TAGS.has(tag)
-    : tag.tag === "tag:yaml.org,2002:timestamp" || tag.format === "TIME";
-}
 
 /**
  * Reads the CRDs of files with one or many YAML or JSON documents, each an object or a list of objects.
+ * @returns the CRDs, and how many objects of other kinds there are
  * @throws {KsvmError} ManifestInvalid where a document cannot be read, a CRD has no name or is there twice, or there is
  * no CRD
  */
-export function readManifests(texts: readonly ManifestText[]): Manifests {
+export function readManifests(texts: readonly ManifestText[]): { crds: readonly CrdManifest[]; others: number } {
   const crds = new Map<string, CrdManifest>();
   let others = 0;
   for (const { source, text } of texts) {
     for (const object of objectsIn(source, text)) {
-      if (object?.["kind"] !== CRD_KIND || textIn(object["apiVersion"])?.startsWith(`${CRD_GROUP}/`) !== true) {
+      if (object["kind"] !== CRD_KIND || textIn(object["apiVersion"])?.startsWith("apiextensions.k8s.io/") !== true) {
         others++;
         continue;
       }
       const crd = crdIn(source, object);
-      const known = crds.get(crd.name);
-      if (known !== undefined) {
-        throw invalid(source, `"${crd.name}" is there twice, the first time in ${known.source}`);
-      }
+      const first = crds.get(crd.name)?.source;
+      if (first !== undefined) throw invalid(source, `"${crd.name}" is there twice, the first time in ${first}`);
       crds.set(crd.name, crd);
     }
   }
@@ -84,21 +67,20 @@ export function readManifests(texts: readonly ManifestText[]): Manifests {
   return { crds: [...crds.values()], others };
 }
 
-/** The objects of a text, in their order; `undefined` stands for one of another kind that was not parsed. */
-function* objectsIn(source: string, text: string): Generator<JsonObject | undefined, void> {
+/** The objects of a text, in their order. One of another kind that is not parsed is empty. */
+function objectsIn(source: string, text: string): readonly JsonObject[] {
   // As Kubernetes' tools part a stream: `---` at the beginning of a line.
-  for (const document of text.replace(/^\uFEFF/, "").split(/^---(?=\s|$)/m)) {
-    const isEmpty = !/^\s*[^\s#]/m.test(document);
-    if (isEmpty) continue;
-    if (document.includes(CRD_KIND)) for (const value of parsed(source, document)) yield* itemsOf(value);
-    else yield undefined;
-  }
+  return text
+    .replace(/^\uFEFF/, "")
+    .split(/^---(?=\s|$)/m)
+    .filter((document) => /^\s*[^\s#]/m.test(document))
+    .flatMap((document) => (document.includes(CRD_KIND) ? itemsOf(parsed(source, document)) : [{}]));
 }
 
-function parsed(source: string, document: string): readonly unknown[] {
+function parsed(source: string, document: string): unknown {
   if (/^\s*\{/.test(document)) {
     try {
-      return [JSON.parse(document)];
+      return JSON.parse(document);
     } catch {
       // YAML in flow style begins like this too.
     }
@@ -108,12 +90,8 @@ function parsed(source: string, document: string): readonly unknown[] {
     throw invalid(source, `a YAML document is larger than ${limit}; part it with ---, or use JSON`);
   }
   try {
-    return [...parseAllDocuments(document, YAML_OPTIONS)].map((one) => {
-      const [error] = one.errors;
-      if (error !== undefined) throw error;
-      // Aliases may make a value that holds itself, which no request can carry.
-      return JSON.parse(JSON.stringify(one.toJS())) as unknown;
-    });
+    // Aliases may make a value that holds itself, which no request can carry.
+    return JSON.parse(JSON.stringify(parse(document, YAML_OPTIONS) ?? null));
   } catch (error) {
     // After its first line the message shows the text.
     const [problem = ""] = error instanceof Error ? error.message.split("\n") : [];
@@ -121,26 +99,14 @@ function parsed(source: string, document: string): readonly unknown[] {
   }
 }
 
-/**
- * A `List` holds its objects in `items`. API servers leave out kind and apiVersion of those of a typed list, and
- * kubectl takes both from the list.
- *
- * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/apis/meta/v1/unstructured/helpers.go
- */
-function* itemsOf(value: unknown): Generator<JsonObject, void> {
+/** A `List` holds its objects in `items`. What one of them lacks of kind and apiVersion it has from a typed list. */
+function itemsOf(value: unknown): readonly JsonObject[] {
   const object = objectIn(value);
-  if (object === undefined) return;
+  if (object === undefined) return [];
   const { apiVersion, items, kind } = object;
-  if (textIn(kind)?.endsWith("List") !== true || !Array.isArray(items)) {
-    yield object;
-    return;
-  }
+  if (textIn(kind)?.endsWith("List") !== true || !Array.isArray(items)) return [object];
   const type = { apiVersion, kind: textIn(kind)?.slice(0, -"List".length) };
-  for (const item of items) {
-    const given = objectIn(item);
-    const isUntyped = given !== undefined && !textIn(given["apiVersion"]) && !textIn(given["kind"]);
-    yield* itemsOf(isUntyped ? { ...given, ...type } : item);
-  }
+  return items.flatMap((item) => itemsOf({ ...type, ...objectIn(item) }));
 }
 
 function crdIn(source: string, object: JsonObject): CrdManifest {
@@ -150,14 +116,16 @@ function crdIn(source: string, object: JsonObject): CrdManifest {
   const spec = objectIn(object["spec"]) ?? {};
   const named = listIn(spec["versions"]).filter((one) => typeof objectIn(one)?.["name"] === "string");
   const versions = named as readonly V1CustomResourceDefinitionVersion[];
+  const [stored, ...further] = versions.filter(({ storage }) => storage);
   return {
     name,
     source,
     apiVersion: textIn(object["apiVersion"]) ?? "",
-    metadata: Object.fromEntries(Object.entries(metadata).filter(([field]) => !SERVER_FIELDS.has(field))),
+    labels: objectIn(metadata["labels"]) ?? {},
+    annotations: objectIn(metadata["annotations"]) ?? {},
     spec,
     versions,
-    target: versions.find(({ storage }) => storage)?.name ?? "",
+    target: further.length === 0 ? (stored?.name ?? "") : "",
   };
 }
 

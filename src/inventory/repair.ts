@@ -1,57 +1,30 @@
+import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
+import { objectIn } from "../api/json-fields.ts";
 import { epochOf } from "../apiservers/converge.ts";
 import { KsvmError } from "../errors.ts";
-import { changeCrd } from "../freeze/by-hand.ts";
 import { foreignFreeze, freezerOf } from "../freeze/freeze.ts";
-import { conditionsWithoutDoubt, failedPruneOf } from "../in-tree/prune-doubt.ts";
 import type { Client } from "../kube/client.ts";
-import { isForbidden, whose } from "../kube/errors.ts";
-import { type Crd, isClean } from "../kube/objects.ts";
+import { whose } from "../kube/errors.ts";
+import { type Crd, CRDS, isClean } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
-import { deleteInTree, inTreeMigrations } from "../migrator/in-tree.ts";
 import { LEAVING_VERSIONS } from "../migrator/rewrite.ts";
 import type { MigrationResult } from "../migrator/types.ts";
 import { lostVersions } from "./crd-state.ts";
-import { type Finding, type FindingKind, isRestored, restoredVersion } from "./doctor.ts";
 import { findCrd, lookAtObjects, objectsOf } from "./inventory.ts";
 
-/** What a repair of one CRD would do. Field names are those of `ksvm doctor --repair -o json`. */
-export interface RepairPlan {
-  readonly name: string;
-  /** In this order; each is done only if the one before was. */
-  readonly steps: readonly string[];
-}
+/** What a repair does, for a user to read before. Each step is done only if the one before was. */
+export const REPAIR_STEPS: readonly string[] = [
+  "add the versions that the CRD lost to spec.versions, with served: false and every field kept",
+  "add them to status.storedVersions, so that no client can drop them again",
+  "list the objects, which counts them; another version that they name is brought back too",
+  "freeze, rewrite every object in the storage version, prune storedVersions, unfreeze",
+  "remove what was added to spec.versions again",
+];
 
-/** What no other command settles. Whatever else is found has a command of its own. */
-const REPAIRED: ReadonlySet<FindingKind> = new Set([
-  "blocked-crd",
-  "unreadable-objects",
-  "unproven-prune",
-  "unfinished-repair",
-]);
-
-/** What a repair would do about findings, CRD by CRD. */
-export function repairPlans(findings: readonly Finding[]): readonly RepairPlan[] {
-  const repaired = findings.filter(({ finding, severity }) => REPAIRED.has(finding) && severity === "data");
-  const names = [...new Set(repaired.map(({ object }) => object))];
-  return names.map((name) => ({ name, steps: stepsOf(repaired.filter(({ object }) => object === name)) }));
-}
-
-function stepsOf(findings: readonly Finding[]): readonly string[] {
-  const has = (...kinds: readonly FindingKind[]): boolean => findings.some(({ finding }) => kinds.includes(finding));
-  const versions = [...new Set(findings.flatMap((finding) => finding.versions ?? []))].join(", ");
-  const isLost = has("unreadable-objects", "blocked-crd");
-  const steps: readonly (readonly [isTaken: boolean, step: string])[] = [
-    [isLost, `add ${versions} back to spec.versions, with served: false and every field kept`],
-    [true, `add ${versions} to status.storedVersions, where it is not`],
-    [isLost, "list the objects, which counts them; another version that they name is brought back too"],
-    [true, "freeze, rewrite every object in the storage version, with --force, prune storedVersions, unfreeze"],
-    [isLost || has("unfinished-repair"), "remove what was added to spec.versions again"],
-    [
-      has("unproven-prune"),
-      "delete the migrations of Kubernetes' own migrator that failed, and the condition StorageMigrating that one left",
-    ],
-  ];
-  return steps.filter(([isTaken]) => isTaken).map(([, step]) => step);
+/** The CRDs that a repair is for: what was found names it as the help. */
+export function toRepair(findings: readonly { readonly object: string; readonly help: string }[]): readonly string[] {
+  const found = findings.filter(({ help, object }) => help === `ksvm doctor ${object} --repair`);
+  return [...new Set(found.map(({ object }) => object))];
 }
 
 /** What a repair takes. */
@@ -64,46 +37,30 @@ export interface RepairContext {
 }
 
 /**
- * Repairs what was found on one CRD. Each step leaves a state that is no less readable than the one before, and that
- * the next look finds: it can be interrupted anywhere. No Lease is held: a version that is added makes every run of
- * that time begin again, and what is added to storedVersions harms none.
+ * Makes the objects of one CRD readable again. Each step leaves a state that is no less readable than the one before,
+ * and that the next look finds: it can be interrupted anywhere. No Lease is held: a version that is added makes every
+ * run of that time begin again, and what is added to storedVersions harms none.
  *
  * @returns whether every object was migrated
  * @throws {KsvmError} ForeignFreeze where another client froze it; RepairStopped; whatever `migrate` throws
  */
-export async function repairCrd(context: RepairContext, name: string, findings: readonly Finding[]): Promise<boolean> {
-  const { client, signal, tell } = context;
-  const isUnproven = findings.some(({ finding, object }) => object === name && finding === "unproven-prune");
-  const inTree = (await inTreeMigrations(client, signal)) ?? [];
-  const crd = await readCrd(context, name);
-  if (freezerOf(crd.metadata) === "other") throw foreignFreeze(name);
-  // Those that fail later did so beside the run below, and have pruned nothing that it did not prove.
-  const failed = isUnproven ? failedPruneOf(crd, inTree).failed : [];
-  const count = await bringBack(context, name);
-  if (isUnproven) await listStored(context, name, (now) => failedPruneOf(now, inTree).versions);
-  tell(`${count} objects can be listed`);
+export async function repairCrd(context: RepairContext, name: string): Promise<boolean> {
+  context.tell(`${await bringBack(context, name)} objects can be listed`);
   const { epoch, outcome } = await context.migrate(name);
   if (outcome !== "migrated") return false;
-  // In this order: what was proven holds for the spec as it is until versions leave it.
-  if (isUnproven) {
-    await change(context, name, "/status", (now) => {
-      const conditions = epochOf(now) === epoch && isClean(now) ? conditionsWithoutDoubt(now) : undefined;
-      return conditions && { status: { conditions } };
-    });
-  }
-  await removeRestored(context, name, epoch);
-  for (const migration of failed) {
-    const what = `failed migration "${migration.metadata.name}"`;
-    try {
-      await retry(client, () => deleteInTree(client, migration, signal), { signal });
-      tell(`deleted the ${what}`);
-    } catch (error) {
-      // One that was written since is no longer the one that failed.
-      if (!isForbidden(error) && whose(error) !== "conflict") throw error;
-      tell(`left the ${what}: delete it`);
+  for (let looks = 0; ; looks++) {
+    const crd = await readCrd(context, name);
+    const removed = restoredIn(crd.spec.versions).join(", ");
+    if (removed === "") return true;
+    // The run has proven every object for one CRD: what came later may rest on less.
+    if (looks === MAX_LOOKS || epochOf(crd) !== epoch || !isClean(crd)) {
+      const text = `Cannot remove ${removed} from "${name}": another client changed the CRD since every object`;
+      throw new KsvmError("RepairStopped", `${text} was migrated; run ksvm doctor --repair again`);
     }
+    const spec = { versions: crd.spec.versions.filter((version) => !isRestored(version)) };
+    const patch = { spec, metadata: { annotations: { [LEAVING_VERSIONS]: null } } };
+    await write(context, crd, "", patch, `removed ${removed} from spec.versions`);
   }
-  return true;
 }
 
 async function readCrd({ client, signal }: RepairContext, name: string): Promise<Crd> {
@@ -112,11 +69,9 @@ async function readCrd({ client, signal }: RepairContext, name: string): Promise
   return crd;
 }
 
-/** How long the API server may take to follow a change of the CRD, in milliseconds. */
-const FOLLOW_MS = 60_000;
-const POLL_MS = 1_000;
-/** More versions than that are no CRD's history. */
-const MAX_LOST_VERSIONS = 20;
+/** The API server may take a minute to follow a change of the CRD. */
+const MAX_LOOKS = 60;
+const PAUSE_MS = 1_000;
 
 /**
  * Brings back every version that objects are stored in and the CRD lacks: those that storedVersions lists at once,
@@ -124,103 +79,84 @@ const MAX_LOST_VERSIONS = 20;
  * them. Each is in storedVersions before the next look, so that no client can drop it again.
  *
  * @returns how many objects can be listed then
- * @throws {KsvmError} RepairStopped where the objects cannot be listed for another reason
+ * @throws {KsvmError} RepairStopped where they cannot be listed
  */
 async function bringBack(context: RepairContext, name: string): Promise<number> {
-  const { client, signal, tell } = context;
-  const { clock } = client;
-  let unreadableIn: string | undefined;
-  let added = 0;
-  for (let deadline = clock.monotonic() + FOLLOW_MS; ; await clock.sleep(POLL_MS, signal)) {
-    let missing: readonly string[] = [];
-    const isAdded = await change(context, name, "", (crd) => {
-      const { versions } = crd.spec;
-      missing = [...new Set([...lostVersions(crd), ...(unreadableIn === undefined ? [] : [unreadableIn])])];
-      missing = missing.filter((lost) => versions.every((version) => version.name !== lost));
-      if (missing.length === 0) return undefined;
+  const { client, signal } = context;
+  const unreadable = new Set<string>();
+  let problem = "";
+  for (let looks = 0; looks < MAX_LOOKS; looks++) {
+    if (looks > 0) await client.clock.sleep(PAUSE_MS, signal);
+    const crd = await readCrd(context, name);
+    if (freezerOf(crd.metadata) === "other") throw foreignFreeze(name);
+    const { versions } = crd.spec;
+    const lost = [...new Set([...lostVersions(crd), ...unreadable])];
+    const missing = lost.filter((version) => versions.every((one) => one.name !== version));
+    if (missing.length > 0) {
       const all = [...versions, ...missing.map(restoredVersion)];
-      return { spec: { versions: all }, metadata: { annotations: { [LEAVING_VERSIONS]: restoredIn(all).join(",") } } };
-    });
-    if (isAdded) {
-      tell(`added ${missing.join(", ")} back to spec.versions, with served: false`);
-      added += missing.length;
-      deadline = clock.monotonic() + FOLLOW_MS;
+      const annotations = { [LEAVING_VERSIONS]: restoredIn(all).join(",") };
+      const text = `added ${missing.join(", ")} back to spec.versions, with served: false`;
+      await write(context, crd, "", { spec: { versions: all }, metadata: { annotations } }, text);
+      continue;
     }
-    // What an earlier repair brought back, and did not list, too.
-    await listStored(context, name, (crd) => restoredIn(crd.spec.versions));
-    const listed = objectsOf(await readCrd(context, name));
-    if (listed.versions.length === 0) throw cannotList(name, "the CRD serves no version");
-    const found = await lookAtObjects(client, listed, signal, () => false);
+    const { storedVersions = [] } = crd.status ?? {};
+    const unlisted = restoredIn(versions).filter((version) => !storedVersions.includes(version));
+    if (unlisted.length > 0) {
+      const status = { storedVersions: [...storedVersions, ...unlisted] };
+      await write(context, crd, "/status", { status }, `added ${unlisted.join(", ")} to status.storedVersions`);
+      continue;
+    }
+    const found = await lookAtObjects(client, objectsOf(crd), signal, () => false);
     if (found.count !== undefined) return found.count;
-    if (found.unreadableIn === undefined) throw cannotList(name, found.problem ?? "");
-    if (clock.monotonic() > deadline || added >= MAX_LOST_VERSIONS) {
-      const text = `the API server still cannot read objects in ${found.unreadableIn}: ${found.problem ?? ""}`;
-      throw new KsvmError("RepairStopped", `Cannot repair "${name}": ${text}`);
-    }
-    ({ unreadableIn } = found);
+    problem = found.problem ?? "the CRD serves no version";
+    if (found.unreadableIn === undefined) break;
+    unreadable.add(found.unreadableIn);
   }
-}
-
-function restoredIn(versions: Crd["spec"]["versions"]): readonly string[] {
-  return versions.filter(isRestored).map(({ name }) => name);
-}
-
-function cannotList(name: string, why: string): KsvmError {
-  return new KsvmError(
+  throw new KsvmError(
     "RepairStopped",
-    `Cannot repair "${name}": its objects cannot be listed: ${why}; nothing was migrated, and versions that were ` +
+    `Cannot repair "${name}": its objects cannot be listed: ${problem}; nothing was migrated, and versions that were ` +
       "brought back stay in storedVersions; make that work, and run ksvm doctor --repair again",
   );
-}
-
-/**
- * Adds versions to storedVersions, and takes none out.
- * @param versionsOf those that objects may be stored in; the CRD has them
- */
-async function listStored(
-  context: RepairContext,
-  name: string,
-  versionsOf: (crd: Crd) => readonly string[],
-): Promise<void> {
-  let missing: readonly string[] = [];
-  const isListed = await change(context, name, "/status", (crd) => {
-    const { storedVersions = [] } = crd.status ?? {};
-    missing = versionsOf(crd).filter((version) => !storedVersions.includes(version));
-    return missing.length === 0 ? undefined : { status: { storedVersions: [...storedVersions, ...missing] } };
-  });
-  if (isListed) context.tell(`added ${missing.join(", ")} to status.storedVersions`);
-}
-
-/**
- * Removes the versions that a repair brought back.
- * @param provenFor `uid/generation` of the CRD that a run has proven every object for: what came later may rest on less
- * @throws {KsvmError} RepairStopped where the CRD is another one by now, or storedVersions lists more than the storage
- *   version
- */
-async function removeRestored(context: RepairContext, name: string, provenFor: string | undefined): Promise<void> {
-  let removed = "";
-  const isRemoved = await change(context, name, "", (crd) => {
-    const { versions } = crd.spec;
-    removed = restoredIn(versions).join(", ");
-    if (removed === "") return undefined;
-    if (epochOf(crd) !== provenFor || !isClean(crd)) {
-      const text = `Cannot remove ${removed} from "${name}": another client changed the CRD since every object`;
-      throw new KsvmError("RepairStopped", `${text} was migrated; run ksvm doctor --repair again`);
-    }
-    const rest = versions.filter((version) => !isRestored(version));
-    return { spec: { versions: rest }, metadata: { annotations: { [LEAVING_VERSIONS]: null } } };
-  });
-  if (isRemoved) context.tell(`removed ${removed} from spec.versions`);
 }
 
 /** The field manager of what a repair writes to a CRD. Its changes of spec.versions count for the settle time. */
 const FIELD_MANAGER = "ksvm-doctor";
 
-function change(
-  { client, signal }: RepairContext,
-  name: string,
+/** Writes a CRD as it was read, and tells it. Where another client was quicker, the next look shows what is left. */
+async function write(
+  { client, signal, tell }: RepairContext,
+  { metadata: { name, resourceVersion, uid } }: Crd,
   subresource: "" | "/status",
-  changeOf: Parameters<typeof changeCrd>[3],
-): Promise<boolean> {
-  return changeCrd(client, name, { subresource, fieldManager: FIELD_MANAGER, signal }, changeOf);
+  patch: { readonly metadata?: object; readonly spec?: object; readonly status?: object },
+  text: string,
+): Promise<void> {
+  const body = { ...patch, metadata: { ...patch.metadata, uid, resourceVersion } };
+  const options = { fieldManager: FIELD_MANAGER, signal };
+  try {
+    await retry(client, () => client.patch(`${CRDS}/${name}${subresource}`, body, options), { signal });
+    tell(text);
+  } catch (error) {
+    if (whose(error) !== "conflict") throw error;
+  }
+}
+
+/** In the entry itself, so that it comes and goes with it, and a version that a vendor brings back is none of ours. */
+const DESCRIPTION =
+  "Brought back by ksvm doctor --repair until no object is stored in this version; it removes it then.";
+const PRESERVE = "x-kubernetes-preserve-unknown-fields";
+
+/** The entry of a version that the CRD lost: no client can use it, and the API server keeps every field. */
+export function restoredVersion(name: string): V1CustomResourceDefinitionVersion {
+  const openAPIV3Schema = { type: "object", description: DESCRIPTION, [PRESERVE]: true };
+  return { name, served: false, storage: false, schema: { openAPIV3Schema } };
+}
+
+/** Whether an entry is one of {@link restoredVersion}, and as it was written. */
+export function isRestored({ schema, served, storage }: V1CustomResourceDefinitionVersion): boolean {
+  const { description, [PRESERVE]: preserves } = objectIn(schema?.openAPIV3Schema) ?? {};
+  return !served && !storage && description === DESCRIPTION && preserves === true;
+}
+
+function restoredIn(versions: readonly V1CustomResourceDefinitionVersion[]): readonly string[] {
+  return versions.filter(isRestored).map(({ name }) => name);
 }

@@ -34,11 +34,6 @@ export function inTreeState({ status }: InTreeMigration): "Succeeded" | "Failed"
   return (["Succeeded", "Failed", "Running"] as const).find(isTrue) ?? "Pending";
 }
 
-/** Whether it may still write objects or the CRD: one that nobody has begun may begin. */
-export function isInTreeUnfinished(migration: InTreeMigration): boolean {
-  return ["Running", "Pending"].includes(inTreeState(migration));
-}
-
 /**
  * Kubernetes' own migrator works on the resource. Nothing rests on it: two migrations at the same time are no danger,
  * they only make both slower. So the attempt ends, others go on, and after a while the run does so beside it.
@@ -70,30 +65,17 @@ export async function inTreeMigrations(
   signal: AbortSignal,
 ): Promise<readonly InTreeMigration[] | undefined> {
   for (const version of ["v1", "v1beta1"]) {
+    const path = `/apis/${IN_TREE_GROUP}/${version}/storageversionmigrations`;
     try {
       const list = (): Promise<KubeList<InTreeMigration> | undefined> =>
-        unlessForbidden(client.list<InTreeMigration>(inTreePath(version), { signal }));
-      const listed = await retry(client, list, { signal });
+        unlessForbidden(client.list<InTreeMigration>(path, { signal }));
       // Where the API server does not have this API itself, a CRD may have its name.
-      const items = listed?.items.filter(({ spec }) => typeof spec?.resource?.resource === "string");
-      return items?.map((one) => ({ ...one, apiVersion: `${IN_TREE_GROUP}/${version}` }));
+      return (await retry(client, list, { signal }))?.items.filter(
+        ({ spec }) => typeof spec?.resource?.resource === "string",
+      );
     } catch (error) {
       if (whose(error) !== "gone") throw error;
     }
   }
   return [];
-}
-
-/** Deletes one as it was read: one that was written since stays. @throws {ApiError} */
-export function deleteInTree(
-  client: Client,
-  { apiVersion = "", metadata: { name, resourceVersion, uid } }: InTreeMigration,
-  signal: AbortSignal,
-): Promise<void> {
-  const path = `${inTreePath(apiVersion.split("/")[1] ?? "")}/${name}`;
-  return client.delete(path, { signal, preconditions: { uid, resourceVersion } });
-}
-
-function inTreePath(version: string): string {
-  return `/apis/${IN_TREE_GROUP}/${version}/storageversionmigrations`;
 }

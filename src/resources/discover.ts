@@ -2,9 +2,10 @@ import { type ApiService, apiServiceNameOf, isAggregated } from "../api/api-serv
 import { resourceNameOf } from "../api/migration.ts";
 import { discover } from "../apiservers/converge.ts";
 import { KsvmError } from "../errors.ts";
+import { everyCrdMetadata } from "../inventory/inventory.ts";
 import type { Client } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { apiVersion, CRDS, type KubeObject, METADATA_LIST } from "../kube/objects.ts";
+import { apiVersion } from "../kube/objects.ts";
 import { pauseAfter, retry } from "../kube/retry.ts";
 import {
   type DiscoveredVersion,
@@ -49,8 +50,7 @@ export interface StoredResources {
  */
 export async function storedResources(client: Client, signal: AbortSignal): Promise<StoredResources> {
   const crds: string[] = [];
-  const metadata = everyItem<KubeObject>(client, CRDS, signal, METADATA_LIST);
-  for await (const crd of metadata) crds.push(crd.metadata.name);
+  for await (const crd of everyCrdMetadata(client, signal)) crds.push(crd.metadata.name);
   const services = await retry(client, () => client.list<ApiService>(API_SERVICES, { signal }), { signal });
   const aggregated = new Set(services.items.filter(isAggregated).map((service) => service.metadata.name));
   const { migratable, skipped, unread } = await discoverMigratable(client, signal);
@@ -215,26 +215,4 @@ async function listedVersions(client: Client, signal: AbortSignal): Promise<read
     return [...names].map((version) => ({ group, version }));
   });
   return [{ group: "", version: "v1" }, ...named];
-}
-
-/** Objects on one page. */
-const PAGE_SIZE = 500;
-
-/**
- * Every object of a collection, page by page.
- * @param accept `METADATA_LIST` for their metadata alone
- */
-export async function* everyItem<T>(
-  client: Client,
-  path: string,
-  signal: AbortSignal,
-  accept = "application/json",
-): AsyncGenerator<T, void> {
-  let token: string | undefined;
-  do {
-    const query = { limit: PAGE_SIZE, continue: token };
-    const { items, metadata } = await retry(client, () => client.list<T>(path, { query, accept, signal }), { signal });
-    yield* items;
-    token = metadata.continue === "" ? undefined : metadata.continue;
-  } while (token !== undefined);
 }

@@ -1,5 +1,5 @@
 import { freezerOf } from "../freeze/freeze.ts";
-import { freezeMark, freezeVerdict } from "../freeze/rule.ts";
+import { freezeVerdict } from "../freeze/rule.ts";
 import type { Crd } from "../kube/objects.ts";
 import type { WebhookDecision } from "../observability/metrics.ts";
 
@@ -43,9 +43,8 @@ export function reviewBody(body: unknown, progressOf?: ProgressOf): Reviewed {
     return refusal(400, `Cannot read the AdmissionReview: ${problem}`, typeof uid === "string" ? uid : "");
   }
   const { object, oldObject, uid } = (body as { readonly request: UpdateRequest }).request;
-  const { annotations, name: crdName } = oldObject.metadata;
-  const freezer =
-    freezeMark(oldObject) === "annotation" && annotations !== undefined ? freezerOf(oldObject.metadata) : undefined;
+  const { name: crdName } = oldObject.metadata;
+  const freezer = freezerOf(oldObject.metadata);
   const owner = freezer === "other" ? undefined : freezer;
   const progress = progressOf?.(crdName);
   const denial = freezeVerdict(oldObject, object, [
@@ -55,9 +54,8 @@ export function reviewBody(body: unknown, progressOf?: ProgressOf): Reviewed {
   if (denial === undefined) {
     return { status: 200, answer: answerOf({ uid, allowed: true }), decision: "allowed", crdName };
   }
-  const { mark, message, newStorage, oldStorage } = denial;
+  const { message, newStorage, oldStorage } = denial;
   const auditAnnotations = {
-    "frozen-by": mark,
     "storage-version": oldStorage,
     "requested-storage-version": newStorage,
     ...(owner === undefined ? {} : { "migration-lease": owner.lease, "migration-identity": owner.identity }),
@@ -101,7 +99,7 @@ function problemIn(body: unknown): string | undefined {
 
 /** Checks what the freeze rule reads. A CRD that is not understood is not allowed to change. */
 function problemOfCrd(path: string, crd: unknown): string | undefined {
-  const { apiVersion, kind, metadata, spec, status } = fieldsOf(crd);
+  const { apiVersion, kind, metadata, spec } = fieldsOf(crd);
   if (apiVersion !== "apiextensions.k8s.io/v1" || kind !== "CustomResourceDefinition") {
     return `${path} must be a CustomResourceDefinition of apiextensions.k8s.io/v1`;
   }
@@ -117,11 +115,6 @@ function problemOfCrd(path: string, crd: unknown): string | undefined {
   };
   if (!Array.isArray(versions) || !versions.every(isVersion)) {
     return `${path}.spec.versions must be an array of versions`;
-  }
-  // Go encodes an empty list as null.
-  const conditions = fieldsOf(status)["conditions"] ?? [];
-  if (!Array.isArray(conditions) || !conditions.every(isRecord)) {
-    return `${path}.status.conditions must be an array of conditions`;
   }
   return undefined;
 }

@@ -29,7 +29,7 @@ import { eachMutation, mutated } from "./json-mutations.ts";
 
 const ROUNDS = 500;
 /** What a status has beside migrations and freezes. */
-const NOTHING_ELSE = { controller: { state: "none" }, runs: [] } as const;
+const NOTHING_ELSE = { controller: { state: "none" }, runs: [], storage: [], unknown: [] } as const;
 const NOW_TEXT = new Date(NOW).toISOString();
 const UNPRINTABLE = /[\p{Cc}\u202A-\u202E\u2066-\u2069]/u;
 

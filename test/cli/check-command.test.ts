@@ -91,8 +91,8 @@ await tap.test(
       reason: "it drops v1",
       help: [],
       steps: [
-        { kind: "migrate", does: "rewrites every object", why: "of v1", back: "migrate back" },
-        { kind: "apply", does: "writes what the file says", why: "it can be read", back: "apply the old one" },
+        { kind: "migrate", does: "rewrites every object", why: "of v1" },
+        { kind: "apply", does: "writes what the file says", why: "it can be read" },
       ],
       notes: ["a note"],
       apiServer: "missing from spec.versions",
@@ -125,10 +125,8 @@ widgets.example.com: it drops v1
   API server: missing from spec.versions
   1. migrate: rewrites every object
      why: of v1
-     way back: migrate back
   2. apply: writes what the file says
      why: it can be read
-     way back: apply the old one
   ksvm migrate -f crd.yaml does that up to the file itself, and with --apply all of it
   note: a note
 

@@ -16,11 +16,18 @@ const RUNNING: MigrationLine = {
 };
 const FREEZE = { crd: "widgets.example.com", owner: "pod-1", lease: "ns/lease", since: "2026-01-01T00:59:30Z" };
 const LEASE = { lease: "ns/ksvm-controller", holder: "pod-1", renewed: "2026-01-01T00:59:57Z" };
-const NOTHING: ClusterStatus = { controller: { state: "none" }, migrations: [], runs: [], freezes: [] };
+const NOTHING: ClusterStatus = {
+  controller: { state: "none" },
+  migrations: [],
+  runs: [],
+  freezes: [],
+  storage: [],
+  unknown: [],
+};
 const STATUS: ClusterStatus = {
+  ...NOTHING,
   controller: { ...LEASE, state: "alive" },
   migrations: [RUNNING, { name: "q", resource: "q.b", controller: "ksvm", state: "Pending" }],
-  runs: [],
   freezes: [FREEZE, { crd: "gadgets.example.com" }],
 };
 

@@ -3,14 +3,7 @@ import pino from "pino";
 import tap from "tap";
 import type { CrdVersion, CustomResourceDefinition } from "../../src/api/crd.ts";
 import { policyName } from "../../src/freeze/freeze.ts";
-import {
-  FREEZE_REASON,
-  freezeVerdict,
-  MIGRATING,
-  policySpec,
-  STORAGE_MIGRATING,
-  WEBHOOK_NAME,
-} from "../../src/freeze/rule.ts";
+import { FREEZE_REASON, freezeVerdict, MIGRATING, policySpec, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import type { Crd } from "../../src/kube/objects.ts";
 import { Metrics } from "../../src/observability/metrics.ts";
@@ -35,13 +28,8 @@ const { api } = cluster;
 
 const value = fc.constantFrom("", "true", "false", "x");
 const annotations = fc.option(fc.record({ [MIGRATING]: value }), { nil: undefined });
-const condition = fc.record({
-  type: fc.constantFrom(STORAGE_MIGRATING, STORAGE_MIGRATING, "Terminated"),
-  status: fc.constantFrom("True", "True", "False", "Unknown"),
-});
 const before = fc.record({
   annotations,
-  conditions: fc.option(condition, { nil: undefined }),
   versions: fc.shuffledSubarray(["v1alpha1", "v1", "v2"], { minLength: 2 }).filter((names) => names.includes("v1")),
 });
 const after = fc.record({
@@ -69,19 +57,13 @@ function caseOf(crd: CustomResourceDefinition, { annotations, versions, storage 
   return { crd, body, isDenied: freezeVerdict(crd as never, updated as unknown as Crd) !== undefined };
 }
 
-async function createCrd(index: number, { annotations, conditions, versions }: Generated<typeof before>) {
+async function createCrd(index: number, { annotations, versions }: Generated<typeof before>) {
   const kind = new TestKind(`agree${index}`);
   await cluster.createCrd(kind, { versions, storage: "v1" });
   await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { metadata: { annotations: annotations ?? {} } } });
   const isSettled = async (): Promise<boolean> =>
     ((await cluster.crd(kind)).status?.conditions ?? []).some(({ type }) => type === "Established");
   await eventually(isSettled, `${kind.name} is established`);
-  if (conditions !== undefined) {
-    const { status } = await cluster.crd(kind);
-    const added = { ...conditions, reason: "Agreement", message: "", lastTransitionTime: "2026-01-01T00:00:00Z" };
-    const body = { status: { conditions: [...(status?.conditions ?? []), added] } };
-    await api.patch(CRDS, kind, { type: MERGE_PATCH, body }, { subresource: "status" });
-  }
   return cluster.crd(kind);
 }
 

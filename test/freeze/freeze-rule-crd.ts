@@ -1,4 +1,4 @@
-import type { CrdCondition, CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../../src/api/crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 
 /** What matters of a CRD in a test of the freeze rule. */
@@ -7,8 +7,6 @@ export interface CrdTraits {
   readonly versions?: Readonly<Record<string, boolean>>;
   /** @default none */
   readonly annotations?: Readonly<Record<string, string>> | undefined;
-  /** @default none */
-  readonly conditions?: readonly CrdCondition[] | null | undefined;
 }
 
 /** The annotation that freezes. */
@@ -16,7 +14,7 @@ export const FROZEN = { [MIGRATING_ANNOTATION]: "true" };
 
 /** A CRD with these traits, as the API server would send it. */
 export function crdWith(traits: CrdTraits = {}): CustomResourceDefinition {
-  const { versions = { v1: true, v2: false }, annotations, conditions } = traits;
+  const { versions = { v1: true, v2: false }, annotations } = traits;
   const crd: unknown = {
     apiVersion: "apiextensions.k8s.io/v1",
     kind: "CustomResourceDefinition",
@@ -32,7 +30,7 @@ export function crdWith(traits: CrdTraits = {}): CustomResourceDefinition {
       names: { plural: "widgets", kind: "Widget" },
       versions: Object.entries(versions).map(([name, storage]) => ({ name, served: true, storage })),
     },
-    ...(conditions === undefined ? {} : { status: { conditions, storedVersions: ["v1"] } }),
+    status: { storedVersions: ["v1"] },
   };
   return crd as CustomResourceDefinition;
 }

@@ -2,33 +2,24 @@
 import t, { type Test } from "tap";
 import { type CustomResourceDefinition, storedVersionsOf } from "../../src/api/crd.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
-import { type Finding, restoredVersion } from "../../src/inventory/doctor.ts";
+import type { Finding } from "../../src/inventory/doctor.ts";
+import { restoredVersion } from "../../src/inventory/repair.ts";
 import { MIGRATING, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { APPLY_PATCH, CRDS, LEASES, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
-import { unlessAtLeast } from "../control-plane/features.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
+import { fileOf } from "./crd-file.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
 import { installSystem } from "./migrations.ts";
-import { leaveFreeze, leaveStorageMigrating } from "./left-behind.ts";
-import {
-  createInV1,
-  dropOldVersions,
-  IN_TREE,
-  leaveFailedInTree,
-  listProblem,
-  loseObjects,
-  pruneByHand,
-  V1,
-} from "./lost-objects.ts";
+import { leaveFreeze } from "./left-behind.ts";
+import { createInV1, dropOldVersions, listProblem, loseObjects, pruneByHand, V1 } from "./lost-objects.ts";
 import { alone, parallel } from "./parallel.ts";
 import { accountFor } from "./rbac-account.ts";
 import { rejectUpdatesOf } from "./reject-updates.ts";
 import { conversionBy, serveConversion } from "./serve-webhook.ts";
 import { INTERRUPTED_FLAGS, startSlowRun, untilRewriting } from "./slow-run.ts";
 
-const NO_IN_TREE = unlessAtLeast(37, "the in-tree migrator is on by default");
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const REPAIR_FLAGS = ["--repair", "--settle", "50ms", "--unsafe-settle"] as const;
@@ -192,9 +183,10 @@ parallel("doctor --repair brings back a version that storedVersions lists and th
   await assertRepaired(t, kind, 2);
 });
 
-parallel("doctor names the fields that the API server drops once preserveUnknownFields is false", async (t) => {
+parallel("doctor finds preserveUnknownFields, and check names the fields that the API server would drop", async (t) => {
   const kind = new TestKind("unknown");
-  await cluster.createCrd(kind, { ...V1, specSchema: { type: "object", properties: { size: { type: "integer" } } } });
+  const specSchema = { type: "object", properties: { size: { type: "integer" } } };
+  await cluster.createCrd(kind, { ...V1, specSchema });
   await putCrd(kind, ({ spec }) => ({ spec: { ...spec, preserveUnknownFields: true } }));
   await cluster.createObjects(kind.resource("v1"), kind.objects(1, "v1"));
   const ref = { name: "w0", namespace: "default" };
@@ -204,8 +196,10 @@ parallel("doctor names the fields that the API server drops once preserveUnknown
   await eventually(isKept, "fields that no schema describes are kept");
   t.match(await doctor(kind.name), {
     code: 4,
-    items: [{ finding: "blocked-crd", meaning: /preserveUnknownFields is true.*: spec\.extra$/ }],
+    items: [{ finding: "blocked-crd", meaning: /preserveUnknownFields is true/, help: /ksvm check -f FILE/ }],
   });
+  const file = fileOf(t, kind.manifest({ ...V1, specSchema }));
+  t.match(await cluster.ksvm(["check", "-f", file]), { code: 5, stdout: /spec\.extra \(1 objects\)/ });
 });
 
 parallel("doctor tells the freeze of a dead run from that of one that lives, and from another client's", async (t) => {
@@ -227,36 +221,49 @@ parallel("doctor tells the freeze of a dead run from that of one that lives, and
   await run.ended;
 });
 
-parallel("doctor finds StorageMigrating that nothing explains", async (t) => {
-  const kind = new TestKind("condition");
-  await cluster.createCrd(kind, V1);
-  await leaveStorageMigrating(cluster, kind);
-  t.match(await doctor(kind.name), { code: 4, items: [{ finding: "stuck-storage-migrating" }] });
-  t.equal((await cluster.ksvm(["unfreeze", kind.name, "-y"])).code, 0);
-  t.match(await doctor(kind.name), { code: 0, items: [] });
-});
+/** What Kubernetes' own migrator applies to the status of a CRD; it forces, and owns what it applies. */
+async function applyInTree({ name }: TestKind, status: object): Promise<void> {
+  const body = { apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition", metadata: { name }, status };
+  const options = { subresource: "status", fieldManager: "storage-version-migrator-controller", force: true } as const;
+  await api.patch(CRDS, { name }, { type: APPLY_PATCH, body }, options);
+}
+
+function inTreeCondition(status: "True" | "False", reason: string): object {
+  const lastTransitionTime = "2026-01-01T00:00:00Z";
+  return { conditions: [{ type: "StorageMigrating", status, reason, message: "", lastTransitionTime }] };
+}
 
 parallel(
-  "doctor finds what the in-tree migrator pruned after it failed, and --repair rewrites it",
+  "doctor finds what Kubernetes' own migrator pruned without a success, and a forced migration ends it",
   async (t) => {
-    const [kind, other] = [new TestKind("intree"), new TestKind("other")];
-    for (const one of [kind, other]) {
-      await cluster.createStale(one, 2);
-      await pruneByHand(cluster, one);
-    }
-    await leaveFailedInTree(t, cluster, kind);
-    t.match(await doctor(kind.name), {
-      code: 5,
-      items: [{ finding: "unproven-prune", versions: ["v1alpha1"], objects: 2, meaning: new RegExp(kind.plural) }],
+    const [failed, second, other] = [new TestKind("failed"), new TestKind("second"), new TestKind("other")];
+    for (const kind of [failed, second, other]) await cluster.createStale(kind, 2);
+    const storedVersions = ["v1"];
+    await applyInTree(failed, { storedVersions, ...inTreeCondition("False", "MigrationFailed") });
+    // As the begin of its second migration leaves it: what its only owner leaves out, the API server prunes.
+    await applyInTree(second, {
+      storedVersions: ["v1alpha1", "v1"],
+      ...inTreeCondition("False", "MigrationSucceeded"),
     });
-    t.same((await doctor(other.name)).items, [], "negative control: the migration is of another resource");
-    const { code, stderr } = await repair(kind, "--yes");
-    t.equal(code, 0, stderr);
-    t.same(await cluster.storedAs(kind), { v1: 2 });
-    t.same(await versionNames(kind), ["v1alpha1", "v1"], "the CRD's own version is for its author to remove");
-    t.equal(await api.find(IN_TREE, { name: kind.plural }), undefined, "the failed migration is gone");
+    await applyInTree(second, inTreeCondition("True", "MigrationRunning"));
+    t.same(storedVersionsOf(await cluster.crd(second)), ["v1"]);
+    await applyInTree(other, { storedVersions, ...inTreeCondition("False", "MigrationSucceeded") });
+    t.same((await doctor(other.name)).items, [], "negative control: the migration succeeded");
+    for (const kind of [failed, second]) {
+      t.match(await doctor(kind.name), {
+        code: 5,
+        items: [
+          { finding: "unproven-prune", versions: ["v1alpha1"], objects: 2, help: `ksvm migrate ${kind.name} --force` },
+        ],
+      });
+      t.match((await cluster.ksvm(["plan", kind.name])).stdout, / migrate .*which storedVersions lacks/);
+      const { code, stderr } = await cluster.migrate([kind.name, "--force"]);
+      t.equal(code, 0, stderr);
+      t.same(await cluster.storedAs(kind), { v1: 2 });
+      t.same(await versionNames(kind), ["v1alpha1", "v1"], "the CRD's own version is for its author to remove");
+      t.match(await doctor(kind.name), { code: 0, items: [] });
+    }
   },
-  NO_IN_TREE,
 );
 
 parallel("doctor --repair brings back objects that are unreadable, and a dry run of it changes nothing", async (t) => {
@@ -268,7 +275,10 @@ parallel("doctor --repair brings back objects that are unreadable, and a dry run
     items: [{ finding: "unreadable-objects", object: kind.name, versions: ["v1alpha1"], objects: "unknown" }],
   });
   const dryRun = await repair(kind);
-  t.match(dryRun, { code: 5, stdout: /1\. add v1alpha1 back .*\n.*status\.storedVersions.*\n.*nothing was changed/s });
+  t.match(dryRun, {
+    code: 5,
+    stdout: /1\. add the versions that the CRD lost .*\n.*status\.storedVersions.*\n.*nothing was changed/s,
+  });
   t.same(await cluster.crd(kind), before);
   t.same(await cluster.storedAs(kind), { v1: 1, v1alpha1: 5 });
 

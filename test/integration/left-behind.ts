@@ -1,5 +1,5 @@
 import { policyName } from "../../src/freeze/freeze.ts";
-import { CRD_FIELD_MANAGER, MIGRATING, OWNER, policySpec, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
+import { CRD_FIELD_MANAGER, MIGRATING, OWNER, policySpec } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";
@@ -22,18 +22,4 @@ export async function leaveFreeze(
   const spec = { policyName: metadata.name, validationActions: ["Deny"] };
   await api.create(POLICIES, policy);
   await api.create(POLICY_BINDINGS, { apiVersion, kind: "ValidatingAdmissionPolicyBinding", metadata, spec });
-}
-
-/** The condition that Kubernetes' own migrator sets, without a migration of it. */
-export async function leaveStorageMigrating(cluster: Cluster, kind: TestKind): Promise<void> {
-  const condition = {
-    type: STORAGE_MIGRATING,
-    status: "True",
-    reason: "StorageMigrating",
-    message: "",
-    lastTransitionTime: new Date().toISOString(),
-  };
-  const conditions = [...((await cluster.crd(kind)).status?.conditions ?? []), condition];
-  const patch = { type: MERGE_PATCH, body: { status: { conditions } } };
-  await cluster.api.patch(CRDS, kind, patch, { subresource: "status" });
 }

@@ -1,17 +1,9 @@
-import type { Test } from "tap";
-import { CRDS, MERGE_PATCH, type Resource } from "../api-client.ts";
+import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 import { type CrdShape, type TestKind, versionsOf } from "./crd-fixture.ts";
 
 /** The CRD after v1alpha1 has left it. */
 export const V1: CrdShape = { versions: ["v1"], storage: "v1" };
-
-/** Migrations of Kubernetes' own migrator. */
-export const IN_TREE: Resource = {
-  group: "storagemigration.k8s.io",
-  version: "v1",
-  resource: "storageversionmigrations",
-};
 
 /** What the API server says where it cannot decode an object; empty where it lists them all. */
 export async function listProblem(cluster: Cluster, { plural }: TestKind): Promise<string> {
@@ -52,21 +44,4 @@ export async function loseObjects(cluster: Cluster, kind: TestKind, count: numbe
   await createInV1(cluster, kind);
   await pruneByHand(cluster, kind);
   await dropOldVersions(cluster, kind);
-}
-
-/** A migration of Kubernetes' own migrator that failed, as its controller leaves it. It ends with the test. */
-export async function leaveFailedInTree(t: Test, { api }: Cluster, { plural }: TestKind): Promise<void> {
-  await api.create(IN_TREE, {
-    apiVersion: "storagemigration.k8s.io/v1",
-    kind: "StorageVersionMigration",
-    metadata: { name: plural },
-    spec: { resource: { group: "example.com", resource: plural } },
-  });
-  const conditions = [
-    { type: "Failed", status: "True", lastTransitionTime: "2026-01-01T00:00:00Z", reason: "x", message: "x" },
-  ];
-  // The one that it began at: API servers of 1.35 take no status without it.
-  const patch = { type: MERGE_PATCH, body: { status: { conditions, resourceVersion: "1" } } };
-  await api.patch(IN_TREE, { name: plural }, patch, { subresource: "status" });
-  t.teardown(() => api.delete(IN_TREE, { name: plural }).catch(() => undefined));
 }

@@ -1,17 +1,13 @@
 import t from "tap";
-import type { CrdCondition } from "../../src/api/crd.ts";
-import { MIGRATING, OWNER, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
+import { MIGRATING, OWNER } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
-import { unlessAtLeast } from "../control-plane/features.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
-import { leaveFreeze, leaveStorageMigrating } from "./left-behind.ts";
-import { IN_TREE } from "./lost-objects.ts";
+import { leaveFreeze } from "./left-behind.ts";
 import { INTERRUPTED_FLAGS, startSlowRun } from "./slow-run.ts";
 
-const NO_IN_TREE = unlessAtLeast(37, "storagemigration.k8s.io/v1");
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const flip = (storage: string) => ({ type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage }) } } });
@@ -25,10 +21,6 @@ async function isFlipAccepted(kind: TestKind): Promise<boolean> {
     () => true,
     () => false,
   );
-}
-
-async function conditionsOf(kind: TestKind): Promise<readonly CrdCondition[]> {
-  return (await cluster.crd(kind)).status?.conditions ?? [];
 }
 
 await t.test("unfreeze ends a run under way without pruning", async (t) => {
@@ -85,34 +77,6 @@ await t.test("unfreeze lifts a freeze of another owner, whatever its value", asy
   t.match(stderr, /is frozen by something other than ksvm/);
   t.same((await cluster.crd(kind)).metadata.annotations, { keep: "me" });
 });
-
-await t.test(
-  "unfreeze clears StorageMigrating only where no in-tree migration explains it",
-  { skip: NO_IN_TREE },
-  async (t) => {
-    const kind = new TestKind("stuck");
-    await cluster.createCrd(kind, { storage: "v1" });
-    await leaveStorageMigrating(cluster, kind);
-    const migration = {
-      apiVersion: "storagemigration.k8s.io/v1",
-      kind: "StorageVersionMigration",
-      metadata: { name: kind.plural },
-      spec: { resource: { group: "example.com", resource: kind.plural } },
-    };
-    await api.create(IN_TREE, migration);
-    const explained = await unfreeze(kind.name);
-    t.equal(explained.code, 0, explained.stderr);
-    t.match(explained.stdout, new RegExp(`nothing to do\nnote: condition StorageMigrating stays: .*"${kind.plural}"`));
-    t.ok((await conditionsOf(kind)).some(({ type }) => type === STORAGE_MIGRATING));
-
-    await api.delete(IN_TREE, { name: kind.plural });
-    const cleared = await unfreeze(kind.name);
-    t.equal(cleared.code, 0, cleared.stderr);
-    t.match(cleared.stdout, /cleared condition StorageMigrating/);
-    const left = (await conditionsOf(kind)).map(({ type }) => type);
-    t.same(left.toSorted(), ["Established", "NamesAccepted"]);
-  },
-);
 
 await t.test("unfreeze says in one line what it cannot find", async (t) => {
   const problems = [

@@ -1,6 +1,6 @@
 import t from "tap";
-import { crdProblem } from "../../src/inventory/crd-state.ts";
-import type { Crd } from "../../src/kube/objects.ts";
+import { crdProblem, pruneDoubt, storedVersionsOwner } from "../../src/inventory/crd-state.ts";
+import type { Crd, ManagedFieldsEntry } from "../../src/kube/objects.ts";
 import { crdLacking } from "../api/crd-lacking.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 
@@ -67,7 +67,7 @@ const CASES: readonly (readonly [name: string, crd: Crd, reason: RegExp, help: R
     "that preserves unknown fields",
     { ...crdOf(CLEAN), spec: { ...crdOf(CLEAN).spec, preserveUnknownFields: true } },
     /^spec\.preserveUnknownFields is true: .* drops once it is false$/,
-    /kubectl patch crd widgets\.example\.com --type=merge -p '{"spec":{"preserveUnknownFields":false}}'$/,
+    /ksvm check -f FILE names/,
   ],
 ];
 
@@ -89,4 +89,52 @@ await t.test("crdProblem() has nothing to say of a CRD that can be migrated", as
     { reason: /^it is being deleted since \S+$/ },
     "what the condition said before is no cause",
   );
+});
+
+/** An entry of managedFields that owns storedVersions. */
+function owner(manager: string, time = "2026-01-01T00:00:00Z"): ManagedFieldsEntry {
+  return { manager, time, subresource: "status", fieldsV1: { "f:status": { "f:storedVersions": {} } } };
+}
+
+const IN_TREE = owner("storage-version-migrator-controller");
+const OURS = owner("ksvm-freeze", "2025-01-01T00:00:00Z");
+
+await t.test(
+  "storedVersionsOwner() is ksvm until another client takes the field away, and nobody at first",
+  async (t) => {
+    const owned = (...managedFields: readonly ManagedFieldsEntry[]) =>
+      storedVersionsOwner(crdOf({ metadata: { managedFields } }));
+    t.equal(owned(), undefined);
+    t.equal(owned({ ...IN_TREE, subresource: "" }), undefined);
+    t.equal(owned({ ...IN_TREE, fieldsV1: { "f:status": { "f:conditions": {} } } }), undefined);
+    t.equal(owned(IN_TREE, OURS), "ksvm-freeze");
+    t.equal(owned(owner("a", "2025-01-01T00:00:00Z"), owner("b")), "b");
+  },
+);
+
+const UPDATED = "The migration has succeeded and the stored versions have been updated";
+const CHANGED =
+  "The migration has succeeded but the stored versions have not been updated due to a generation mismatch";
+
+await t.test("pruneDoubt() believes a success on an unchanged CRD, a prune of ksvm, and nothing else", async (t) => {
+  const doubt = (state: object, managedFields: readonly ManagedFieldsEntry[] = [IN_TREE], stored = ["v2"]) =>
+    pruneDoubt(
+      crdOf(
+        { storedVersions: stored, metadata: { managedFields } },
+        { type: "StorageMigrating", status: "False", ...state },
+      ),
+    );
+  const failed = { reason: "MigrationFailed" };
+  const text = /^objects may be stored in v1, which storedVersions lacks: /;
+  t.match(doubt(failed), text);
+  t.match(doubt(failed, []), text, "the next migration of that migrator prunes and leaves no owner");
+  t.match(doubt(failed, [owner("kubectl-patch")]), text);
+  t.match(doubt({ status: "True", reason: "MigrationRunning" }), text);
+  t.match(doubt({}), text, "a reason that is not known proves nothing");
+  t.match(doubt({ reason: "MigrationSucceeded", message: CHANGED }), text);
+  t.equal(doubt({ reason: "MigrationSucceeded", message: UPDATED }), undefined);
+  t.equal(doubt(failed, [OURS]), undefined);
+  t.equal(doubt(failed, [IN_TREE], ["v1", "v2"]), undefined, "every version is listed");
+  t.equal(doubt({ type: "Established", status: "True" }), undefined);
+  t.equal(pruneDoubt(crdOf({ storedVersions: ["v2"], metadata: { managedFields: [IN_TREE] } })), undefined);
 });

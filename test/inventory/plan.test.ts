@@ -1,6 +1,6 @@
 import t from "tap";
 import { storageVersionHash } from "../../src/apiservers/converge.ts";
-import { MIGRATING, OWNER, STORAGE_MIGRATING } from "../../src/freeze/rule.ts";
+import { MIGRATING, OWNER } from "../../src/freeze/rule.ts";
 import { planBuiltIn, planCrd, type PlanEntry, withObjects } from "../../src/inventory/plan.ts";
 import type { Crd } from "../../src/kube/objects.ts";
 import { crdLacking } from "../api/crd-lacking.ts";
@@ -54,29 +54,24 @@ await t.test("planCrd() has the fields of `ksvm plan -o json`", async (t) => {
     name: "widgets.example.com",
     kind: "Widget",
     type: "CustomResourceDefinition",
-    request: { group: "example.com", version: "v1", resource: "widgets" },
     storageVersion: "v2",
     storedVersions: ["v1", "v2"],
     servedVersions: ["v1"],
     action: "migrate",
     removableVersions: ["v1"],
-    crd: "uid-1/3",
   });
-  t.notOk("request" in planCrd(crdOf({ versions: ["v1+-"] })), "no request where nothing is served");
 });
 
 await t.test("planCrd() believes no storedVersions that Kubernetes' own migrator may have pruned", async (t) => {
   const saying = (status: string, reason: string): Crd => {
-    const conditions = [{ type: STORAGE_MIGRATING, status, reason }];
+    const conditions = [{ type: "StorageMigrating", status, reason }];
     return { ...crdOf(), status: { storedVersions: ["v2"], conditions } };
   };
-  for (const crd of [saying("False", "MigrationFailed"), saying("True", "MigrationRunning")]) {
-    t.match(planCrd(crd), {
-      action: "migrate",
-      pruneDoubt: /^objects may be stored in v1, .* condition StorageMigrating .* --repair$/,
-    });
-  }
-  t.match(planCrd(saying("False", "MigrationSucceeded")), { action: "none", pruneDoubt: undefined });
+  const note =
+    /^objects may be stored in v1, .* condition StorageMigrating .* ksvm migrate widgets\.example\.com --force$/;
+  t.match(planCrd(saying("False", "MigrationFailed")), { action: "migrate", note });
+  t.match(planCrd(saying("True", "MigrationRunning")), { action: "migrate", note });
+  t.match(planCrd(saying("False", "MigrationSucceeded")), { action: "none", note: undefined });
 });
 
 await t.test("a version that managedFields name cannot leave, unless the migration renames them", async (t) => {
@@ -84,7 +79,7 @@ await t.test("a version that managedFields name cannot leave, unless the migrati
   const found = { count: 3, fieldVersions };
   const planned = (traits: CrdTraits): PlanEntry => withObjects(planCrd(crdOf(traits)), found);
   const kept = { removableVersions: [], managedFields: fieldVersions };
-  t.match(planned({}), { removableVersions: ["v1"], managedFields: undefined, estimate: { requests: 4 } });
+  t.match(planned({}), { removableVersions: ["v1"], managedFields: undefined, estimateSeconds: 101 });
   t.match(planned({ storedVersions: ["v2"] }), kept, "no migration is due");
   t.match(planned({ conversion: { strategy: "Webhook" } }), kept, "only the webhook knows which field is which");
   const other = { ...fieldVersions, versions: ["v0"] };
@@ -93,9 +88,12 @@ await t.test("a version that managedFields name cannot leave, unless the migrati
 });
 
 await t.test("withObjects() says why objects cannot be listed", async (t) => {
-  const entry = withObjects(planCrd(crdOf({ metadata: BY_OURS })), { problem: "no", conversionProblem: "no" });
-  t.match(entry, { note: /^frozen by host_1 .*; objects cannot be listed: no$/, conversionProblem: "no" });
-  t.notOk("objects" in entry || "estimate" in entry);
+  const planned = planCrd(crdOf({ metadata: BY_OURS }));
+  const entry = withObjects(planned, { problem: "no", conversionProblem: "no" });
+  t.match(entry, { note: /^frozen by host_1 .*; objects cannot be listed: no$/ });
+  t.notOk("objects" in entry || "estimateSeconds" in entry);
+  const down = withObjects(planCrd(crdOf()), { count: 3, conversionProblem: "no" });
+  t.match(down, { note: "its conversion webhook cannot be called: no", objects: 3 });
 });
 
 const SECRETS = { group: "", version: "v1", resource: "secrets", kind: "Secret" };
@@ -108,7 +106,6 @@ await t.test("planBuiltIn() says what the StorageState says", async (t) => {
     name: "secrets",
     kind: "Secret",
     type: "built-in",
-    request: { group: "", version: "v1", resource: "secrets" },
     servedVersions: ["v1"],
     action: "unknown",
     removableVersions: [],

@@ -63,12 +63,13 @@ await tap.test("statusOf() finds a resource by its own name and by that of its m
     lease: `kube-system/ksvm-migrate.${crd}`,
   }));
   const controller = { state: "none" } as const;
-  const status: ClusterStatus = { controller, migrations: [line, other], runs, freezes };
+  const nothing = { controller, storage: [], unknown: [] } as const;
+  const status: ClusterStatus = { ...nothing, migrations: [line, other], runs, freezes };
   const expected = { ...status, migrations: [line], runs: runs.slice(0, 1), freezes: freezes.slice(0, 1) };
   t.same(statusOf(status, "widgets.example.com"), expected);
   t.same(statusOf(status, "widgets-x1"), expected);
   t.same(statusOf({ ...status, migrations: [] }, "gadgets.example.com"), {
-    controller,
+    ...nothing,
     migrations: [],
     runs: runs.slice(1),
     freezes: freezes.slice(1),

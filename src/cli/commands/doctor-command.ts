@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { KsvmError } from "../../errors.ts";
 import { examine, type Finding } from "../../inventory/doctor.ts";
-import { repairCrd, repairPlans, type RepairPlan } from "../../inventory/repair.ts";
+import { REPAIR_STEPS, repairCrd, toRepair } from "../../inventory/repair.ts";
 import { migrate, type RunSettings } from "../../migrator/migrate.ts";
 import type { MigrationResult } from "../../migrator/types.ts";
 import type { FlagTable } from "../flags/flag.ts";
@@ -59,9 +59,10 @@ export const DOCTOR_COMMAND = defineCommand({
       const lookup = { client: kube, forMs: PATIENCE_MS, signal };
       const names = await Promise.all(given.map((name) => fullNameOf(lookup, name)));
       const found = await examine(kube, names, signal);
-      const repairs = repair ? repairPlans(found.items) : [];
+      const repairs = repair ? toRepair(found.items) : [];
       if (!yes || repairs.length === 0) {
-        return show(io, output, { ...found, ...(repair ? { repairs } : {}) });
+        const plans = repairs.map((name) => ({ name, steps: REPAIR_STEPS }));
+        return show(io, output, { ...found, ...(repair ? { repairs: plans } : {}) });
       }
       io.onMayFreeze?.();
       const warning = settleWarning(flags);
@@ -71,8 +72,8 @@ export const DOCTOR_COMMAND = defineCommand({
       const session = { ...ends, format: "text", settings } as const;
       const codes: ExitCode[] = [];
       // One after the other. What cannot be repaired keeps no other from it.
-      for (const plan of repairs) {
-        codes.push(signal.aborted ? EXIT.interrupted : await repairOne(session, plan, found.items));
+      for (const name of repairs) {
+        codes.push(signal.aborted ? EXIT.interrupted : await repairOne(session, name));
       }
       return worstOf([...codes, show(io, output, await examine(kube, names, signal))]);
     } finally {
@@ -90,7 +91,7 @@ interface RepairSession extends RunSession {
   readonly settings: RunSettings;
 }
 
-function repairOne(session: RepairSession, { name }: RepairPlan, findings: readonly Finding[]): Promise<ExitCode> {
+function repairOne(session: RepairSession, name: string): Promise<ExitCode> {
   const { connection, io } = session;
   return reportOn(session, name, async (report) => {
     const context = {
@@ -99,7 +100,7 @@ function repairOne(session: RepairSession, { name }: RepairPlan, findings: reado
       signal: io.signal,
       tell: (text: string) => void io.stderr.write(`${oneLine(`${name}: ${text}`)}\n`),
     };
-    return (await repairCrd(context, name, findings)) ? EXIT.done : EXIT.incomplete;
+    return (await repairCrd(context, name)) ? EXIT.done : EXIT.incomplete;
   });
 }
 

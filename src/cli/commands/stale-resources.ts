@@ -27,18 +27,19 @@ export async function staleResources(
     unread.push(groupVersion);
     stderr.write(`warning: ${groupVersion} is left out: its API server says: ${oneLine(reason)}\n`);
   };
-  const { entries, hasStorageStates } = await readEntries(client, { onUnavailable }, signal);
+  const entries = await readEntries(client, { onUnavailable }, signal);
   const stopped = entries.filter((entry) => isStale(entry) && entry.help !== undefined);
   const stale = entries.filter((entry) => isStale(entry) && entry.help === undefined);
-  const doubted = namesOf(stale.filter(({ pruneDoubt }) => pruneDoubt !== undefined));
-  const unknown = namesOf(entries.filter(({ action }) => action === "unknown"));
+  const doubted = stale.filter(({ storageVersion, storedVersions }) => storedVersions?.join() === storageVersion);
+  const unknown = entries.filter(({ action }) => action === "unknown");
   for (const { help = "", name, note = "" } of stopped) {
     stderr.write(`note: ${oneLine(`${name} is left out: ${note}; help: ${help}`)}\n`);
   }
   if (unknown.length > 0) {
-    const text = hasStorageStates
+    // Each has a reason where there are StorageStates.
+    const text = unknown.some(({ note }) => note !== undefined)
       ? `${unknown.length} built-in resources are left out, because the StorageStates do not show how they are ` +
-        `stored: ${unknown.join(", ")}; for the reasons, run ksvm plan`
+        `stored: ${namesOf(unknown).join(", ")}; for the reasons, run ksvm plan`
       : "built-in resources are left out: without StorageStates, ksvm cannot tell which of them are stale";
     stderr.write(`note: ${oneLine(text)}\n`);
   }
@@ -50,7 +51,7 @@ export async function staleResources(
     stdout.write(`${format === "json" ? eventLine(systemClock.now(), { type: "note", message }) : message}\n`);
   }
   const isIncomplete = (await Promise.all(unread.map((one) => isDown(client, one, signal)))).includes(false);
-  return { names: namesOf(stale), doubted, code: isIncomplete ? EXIT.incomplete : EXIT.done };
+  return { names: namesOf(stale), doubted: namesOf(doubted), code: isIncomplete ? EXIT.incomplete : EXIT.done };
 }
 
 /** An aggregated API server may be down for weeks, and has a storage of its own. */

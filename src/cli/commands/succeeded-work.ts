@@ -1,7 +1,7 @@
 import { isWholeRun } from "../../api/migration.ts";
 import { epochOf } from "../../apiservers/converge.ts";
 import { type Crd, isClean, storageVersion } from "../../kube/objects.ts";
-import { pruneDoubtText } from "../../inventory/plan.ts";
+import { pruneDoubt } from "../../inventory/crd-state.ts";
 
 /** What is left of a resource whose migration has succeeded. */
 interface LeftStored {
@@ -69,12 +69,7 @@ export function unprovenOf(reason: string | undefined, command: string): LeftSto
 
 /** Why a CRD that is clean may have objects that were not written; `undefined` where that is no matter. */
 function unprovenTextOf(crd: Crd, { isProofDue = false }: Pick<SucceededWork, "isProofDue">): string | undefined {
-  const doubt = pruneDoubtText(crd);
-  if (doubt !== undefined || !isProofDue) {
-    return doubt;
-  }
-  return (
-    "no run of ksvm has proven that every object was written. Run ksvm status to see whether a controller of ksvm leads, then run " +
-    `ksvm migrate ${crd.metadata.name} --standalone --force`
-  );
+  const why = pruneDoubt(crd) ?? (isProofDue ? "no run of ksvm has proven that every object was written" : undefined);
+  const steps = "Run ksvm status to see whether a controller of ksvm leads, then run";
+  return why && `${why}. ${steps} ksvm migrate ${crd.metadata.name} --standalone --force`;
 }

@@ -40,11 +40,7 @@ export function describeEntry({ apiServer, help, name, notes, reason, source, st
   return [
     `${name}: ${reason}`,
     ...(apiServer === undefined ? [] : [`  API server: ${apiServer}`]),
-    ...steps.flatMap(({ back, does, kind, why }, index) => [
-      `  ${index + 1}. ${kind}: ${does}`,
-      `     why: ${why}`,
-      `     way back: ${back}`,
-    ]),
+    ...steps.flatMap(({ does, kind, why }, index) => [`  ${index + 1}. ${kind}: ${does}`, `     why: ${why}`]),
     ...(steps.length > 1 ? [`  ${command} does that up to the file itself, and with --apply all of it`] : []),
     ...help.map((one) => `  what helps: ${one}`),
     ...notes.map((note) => `  note: ${note}`),

@@ -1,5 +1,4 @@
 import type { Finding } from "../../inventory/doctor.ts";
-import type { RepairPlan } from "../../inventory/repair.ts";
 import type { ResultFormat } from "../flags/run-flags.ts";
 import { oneLine } from "./printable.ts";
 import { documentOf } from "./document.ts";
@@ -11,8 +10,8 @@ export interface DoctorResult {
   readonly items: readonly Finding[];
   /** CRDs that were looked at. */
   readonly lookedAt: number;
-  /** What a repair would do; missing where none was asked for, or it was carried out. */
-  readonly repairs?: readonly RepairPlan[];
+  /** What a repair would do to which CRD; missing where none was asked for, or it was carried out. */
+  readonly repairs?: readonly { readonly name: string; readonly steps: readonly string[] }[];
 }
 
 /** The text of a diagnosis, without a line break at its end. */
@@ -38,7 +37,7 @@ function detailsOf({ help, meaning, object }: Finding): string {
   return [`${object}: ${meaning}`, `  help: ${help}`].map(oneLine).join("\n");
 }
 
-function repairTexts(repairs: readonly RepairPlan[] | undefined): readonly string[] {
+function repairTexts(repairs: DoctorResult["repairs"]): readonly string[] {
   if (repairs === undefined) {
     return [];
   }

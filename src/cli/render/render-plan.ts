@@ -1,7 +1,6 @@
 import { fieldVersionsText } from "../../inventory/inventory.ts";
 import type { PlanEntry } from "../../inventory/plan.ts";
 import { documentOf } from "./document.ts";
-import { estimateCells } from "./estimate-cells.ts";
 import { renderTable } from "./render-table.ts";
 import { yamlText } from "./yaml-text.ts";
 
@@ -23,13 +22,13 @@ export function renderPlan(entries: readonly PlanEntry[], format: PlanFormat): s
       return shortTable(entries);
     case "wide":
       return renderTable([
-        [...TABLE_HEADER, "REQUESTS", "TIME", "KIND", "SERVED", "NOTE"],
+        [...TABLE_HEADER, "TIME", "KIND", "SERVED", "NOTE"],
         ...entries.map((entry) => [
           ...tableRow(entry),
-          ...estimateCells(entry.estimate),
+          timeText(entry),
           entry.kind,
           entry.servedVersions.join(",") || "-",
-          noteOf(entry) ?? "-",
+          noteOf(entry),
         ]),
       ]);
   }
@@ -37,56 +36,30 @@ export function renderPlan(entries: readonly PlanEntry[], format: PlanFormat): s
 
 const TABLE_HEADER = ["NAME", "STORAGE", "STOREDVERSIONS", "OBJECTS", "ACTION", "REMOVABLE"];
 
-/** With the reason where a row calls for one. */
+/** With the notes where there is one. */
 function shortTable(entries: readonly PlanEntry[]): string {
-  const reasons = entries.map(remarkOf);
-  if (reasons.every((reason) => reason === undefined)) {
-    return renderTable([TABLE_HEADER, ...entries.map(tableRow)]);
-  }
-  const rows = entries.map((entry, index) => [...tableRow(entry), reasons[index] ?? "-"]);
-  return renderTable([[...TABLE_HEADER, "REASON"], ...rows]);
+  const notes = entries.map(noteOf);
+  const hasNotes = notes.some((note) => note !== "-");
+  const rows = entries.map((entry, index) => [...tableRow(entry), ...(hasNotes ? [notes[index] ?? "-"] : [])]);
+  return renderTable([[...TABLE_HEADER, ...(hasNotes ? ["NOTE"] : [])], ...rows]);
 }
 
-/** Everything there is to say of a resource in a plan; `undefined` where there is nothing. */
-function noteOf(entry: PlanEntry): string | undefined {
-  return joined(entry.note ?? reasonOf(entry), ...furtherOf(entry));
-}
-
-/** What the short table says. */
-function remarkOf(entry: PlanEntry): string | undefined {
-  return joined(reasonOf(entry), ...furtherOf(entry));
-}
-
-function furtherOf(entry: PlanEntry): readonly (string | undefined)[] {
-  const { conversionProblem, help, note, pruneDoubt } = entry;
-  // Once: a list that fails for it says the same.
-  const isSaid = conversionProblem === undefined || note?.includes(conversionProblem) === true;
-  const conversion = isSaid ? undefined : `its conversion webhook cannot be called: ${conversionProblem}`;
-  return [help === undefined ? undefined : `help: ${help}`, pruneDoubt, conversion, fieldsTextOf(entry)];
-}
-
-function fieldsTextOf({ conversion, managedFields, name }: PlanEntry): string | undefined {
-  if (managedFields === undefined) return undefined;
-  const fails = "a server-side apply of them fails once the CRD drops it";
-  const help =
+/** Everything there is to say of a resource. */
+function noteOf({ action, conversion, help, managedFields, name, note }: PlanEntry): string {
+  const unknown = action === "unknown" ? "no StorageState shows how its objects are stored" : undefined;
+  const remedy =
     conversion === undefined
       ? `ksvm migrate ${name} --force names the storage version instead`
       : "ksvm migrate -f FILE --apply drops it and what names it";
-  return `${fieldVersionsText(managedFields)}: ${fails}; ${help}`;
+  const fields =
+    managedFields &&
+    `${fieldVersionsText(managedFields)}: a server-side apply of them fails once the CRD drops it; ${remedy}`;
+  return [note ?? unknown, help && `help: ${help}`, fields].filter((text) => text !== undefined).join("; ") || "-";
 }
 
-function joined(...parts: readonly (string | undefined)[]): string | undefined {
-  const texts = parts.filter((part) => part !== undefined);
-  return texts.length === 0 ? undefined : texts.join("; ");
-}
-
-/** Why nothing can be done, nothing is known, or the objects are not counted; `undefined` for any other resource. */
-function reasonOf({ action, help, note, objects }: PlanEntry): string | undefined {
-  if (action === "unknown") {
-    return note ?? "no StorageState shows how its objects are stored";
-  }
-  const isDue = action === "blocked" || help !== undefined || objects === undefined;
-  return isDue ? (note ?? "its objects cannot be listed") : undefined;
+function timeText({ estimateSeconds: seconds }: PlanEntry): string {
+  if (seconds === undefined) return "-";
+  return seconds < 300 ? `~${seconds}s` : `~${Math.ceil(seconds / 60)}m`;
 }
 
 function tableRow(entry: PlanEntry): readonly string[] {

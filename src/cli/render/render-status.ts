@@ -4,7 +4,6 @@ import type {
   ControllerLine,
   FreezeLine,
   LeaseLine,
-  LeftOutLine,
   MigrationLine,
   RunLine,
   StorageLine,
@@ -26,12 +25,14 @@ export type StatusFormat = (typeof STATUS_FORMATS)[number];
 export function renderStatus(status: ClusterStatus, format: StatusFormat, now: number): string {
   if (format === "name") return status.migrations.map(migrationName).join("\n");
   return renderResult(documentOf("Status", status), format, () => [
-    [`controller: ${controllerText(status.controller, now)}`, ...unknownLines(status)].join("\n"),
-    ...leftOutLines(status),
+    [
+      `controller: ${controllerText(status.controller, now)}`,
+      ...status.unknown.map((what) => `not known: ${what}`),
+    ].join("\n"),
     migrationsTable(status.migrations, now),
     ...runsTable(status.runs, now),
     freezesTable(status.freezes, now),
-    ...storageTable(status.storage ?? [], now),
+    ...storageTable(status.storage, now),
   ]);
 }
 
@@ -57,15 +58,6 @@ function controllerText(controller: ControllerLine, now: number): string {
     unknown: `unknown: ${holder} renewed Lease ${lease} at ${renewed ?? "an unknown time"}, which is in the future`,
   };
   return texts[state];
-}
-
-function unknownLines({ unknown = [] }: ClusterStatus): readonly string[] {
-  return unknown.map((what) => `not known: ${what}`);
-}
-
-function leftOutLines({ leftOut = [] }: ClusterStatus): readonly string[] {
-  const lines = leftOut.map(({ name, reason }) => `left out migrations/${name}: it cannot be read: ${reason}`);
-  return lines.length === 0 ? [] : [lines.join("\n")];
 }
 
 function migrationsTable(migrations: readonly MigrationLine[], now: number): string {
@@ -110,18 +102,8 @@ function freezesTable(freezes: readonly FreezeLine[], now: number): string {
   if (freezes.length === 0) {
     return "no CRD is frozen";
   }
-  const rows = freezes.map((line) => [line.crd, freezerText(line), line.lease ?? "-", ageOf(line.since, now)]);
+  const rows = freezes.map((line) => [line.crd, line.owner ?? "(not ksvm)", line.lease ?? "-", ageOf(line.since, now)]);
   return renderTable([["FROZEN CRD", "BY", "LEASE", "SINCE"], ...rows]);
-}
-
-/** Who froze a CRD, in words. */
-function freezerText({ condition, crd, isStuck, migration, owner }: FreezeLine): string {
-  if (condition === undefined) {
-    return owner ?? "(not ksvm)";
-  }
-  const why = migration === undefined ? [] : [`migration ${migration}`];
-  const stuck = isStuck === undefined ? [] : [`no migration explains it, see ksvm unfreeze ${crd}`];
-  return `${owner ?? "(not ksvm)"}, condition ${[condition, ...why, ...stuck].join(", ")}`;
 }
 
 function storageTable(lines: readonly StorageLine[], now: number): readonly string[] {
@@ -143,10 +125,9 @@ function storageTable(lines: readonly StorageLine[], now: number): readonly stri
 export function describeChanges(before: ClusterStatus, after: ClusterStatus): readonly string[] {
   const migrations = changesOf(before.migrations, after.migrations, ({ name }) => name, describeMigration);
   const runs = changesOf(before.runs, after.runs, ({ lease }) => `run of Lease ${lease}`, describeRun);
-  const freezes = changesOf(before.freezes, after.freezes, freezeName, describeFreeze);
-  const leftOut = changesOf(before.leftOut ?? [], after.leftOut ?? [], ({ name }) => name, describeLeftOut);
-  const storage = changesOf(before.storage ?? [], after.storage ?? [], ({ resource }) => resource, describeStorage);
-  return [...describeController(before, after), ...leftOut, ...migrations, ...runs, ...freezes, ...storage];
+  const freezes = changesOf(before.freezes, after.freezes, ({ crd }) => crd, describeFreeze);
+  const storage = changesOf(before.storage, after.storage, ({ resource }) => resource, describeStorage);
+  return [...describeController(before, after), ...migrations, ...runs, ...freezes, ...storage];
 }
 
 function describeController(
@@ -166,14 +147,6 @@ function describeStorage(line: StorageLine | undefined): string {
   return line === undefined
     ? "no longer known to be stored in several versions"
     : `stored in ${line.storedVersions.join(",")}`;
-}
-
-function freezeName({ condition, crd }: FreezeLine): string {
-  return condition === undefined ? crd : `${crd} (${condition})`;
-}
-
-function describeLeftOut(line: LeftOutLine | undefined): string {
-  return line === undefined ? "deleted, or can be read again" : `left out, it cannot be read: ${line.reason}`;
 }
 
 function changesOf<T>(
@@ -198,9 +171,6 @@ function describeMigration(line: MigrationLine | undefined): string {
 }
 
 function describeFreeze(line: FreezeLine | undefined): string {
-  if (line?.condition !== undefined) {
-    return `frozen by ${freezerText(line)}`;
-  }
   return line === undefined ? "no longer frozen" : `frozen by ${line.owner ?? "something other than ksvm"}`;
 }
 

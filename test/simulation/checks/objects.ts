@@ -1,4 +1,3 @@
-import { STORAGE_MIGRATING } from "../../../src/freeze/rule.ts";
 import { type EtcdEntry, type Fields, isFields, isSame, type ModelObject, without } from "../model/etcd.ts";
 import { type FieldSet, union } from "../model/fields.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
@@ -14,7 +13,7 @@ const OWN_ANNOTATIONS = "ksvm.sigs.k8s.io/";
 /**
  * A write by ksvm changes nothing of an object that users see: all but its version, its encryption, and its resourceVersion is as
  * it was, apart from what a webhook made of it, and from the versions that managedFields name. It never creates or deletes one.
- * Of a CRD ksvm changes its own annotations, prunes `status.storedVersions`, and takes one condition off with that.
+ * Of a CRD ksvm changes its own annotations, and prunes `status.storedVersions`.
  */
 export function checkObjects(world: World): void {
   const prefixes = world.plan.kinds.map(objectsPrefixOf);
@@ -75,7 +74,6 @@ function withoutWebhooks(object: ModelObject): ModelObject {
 }
 
 interface CrdStatus extends Fields {
-  readonly conditions?: readonly { readonly type: string }[] | null;
   readonly storedVersions?: readonly string[] | null;
 }
 
@@ -87,9 +85,8 @@ function crdProblem(before: ModelObject, after: ModelObject): string | undefined
     differenceOf(before, after, ["metadata", "status"]) ??
     differenceOf(before.metadata, after.metadata, ["annotations", "managedFields", "resourceVersion"]) ??
     differenceOf(left, right, own) ??
-    differenceOf(was, is, ["storedVersions", "conditions"]) ??
-    storedVersionsProblem(was, is, after) ??
-    conditionsProblem(was, is)
+    differenceOf(was, is, ["storedVersions"]) ??
+    storedVersionsProblem(was, is, after)
   );
 }
 
@@ -99,12 +96,6 @@ function storedVersionsProblem(was: CrdStatus, is: CrdStatus, { spec }: ModelObj
   const { versions = [] } = spec as { versions?: readonly { name: string; storage?: boolean }[] };
   const isStorage = (version: string): boolean => versions.some(({ name, storage }) => name === version && storage);
   return added.every(isStorage) ? undefined : "storedVersions (it adds a version)";
-}
-
-function conditionsProblem(was: CrdStatus, is: CrdStatus): string | undefined {
-  const others = ({ conditions }: CrdStatus): readonly object[] =>
-    (conditions ?? []).filter(({ type }) => type !== STORAGE_MIGRATING);
-  return isSame(others(was), others(is)) ? undefined : "conditions";
 }
 
 /** The name of the first field that is not the same, of those that count. */

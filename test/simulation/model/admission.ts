@@ -1,8 +1,8 @@
 import {
   FROZEN_CEL,
-  freezeMark,
   freezeVerdict,
   MESSAGE_CEL,
+  MIGRATING,
   STORAGE_CHANGED_CEL,
   storageVersions,
 } from "../../../src/freeze/rule.ts";
@@ -214,7 +214,7 @@ type Evaluation = (input: ExpressionInput) => unknown;
  * test/contract to prove.
  */
 const EVALUATIONS = new Map<string, Evaluation>([
-  [FROZEN_CEL, ({ oldObject }) => freezeMark(crdOf(oldObject)) !== undefined],
+  [FROZEN_CEL, ({ oldObject }) => Object.hasOwn(crdOf(oldObject).metadata.annotations ?? {}, MIGRATING)],
   [STORAGE_CHANGED_CEL, isStorageChanged],
   [`!(${STORAGE_CHANGED_CEL})`, (input) => !isStorageChanged(input)],
   [MESSAGE_CEL, ({ object, oldObject }) => freezeVerdict(crdOf(oldObject), crdOf(object))?.message],

@@ -1,6 +1,6 @@
 import { policyName } from "../../../../src/freeze/freeze.ts";
 import { storageChange } from "../../../../src/freeze/prove.ts";
-import { CRD_FIELD_MANAGER, MIGRATING, OWNER, policySpec, STORAGE_MIGRATING } from "../../../../src/freeze/rule.ts";
+import { CRD_FIELD_MANAGER, MIGRATING, OWNER, policySpec } from "../../../../src/freeze/rule.ts";
 import { BINDINGS, METADATA, POLICIES, WEBHOOK_CONFIGURATIONS } from "../../../../src/kube/objects.ts";
 import { GROUP, versionsOf } from "../../../integration/crd-fixture.ts";
 import type { Play, Scenario } from "../play.ts";
@@ -226,25 +226,6 @@ async function guarded(play: Play, subject: Subject): Promise<void> {
   await play.line("lift the freeze", annotate(subject, { [MIGRATING]: null, [OWNER]: null }), metadataAlone);
   const lifted = (await play.line("read it again", get(subject.path), metadataAlone)).body;
   await play.line("the proof fails without the annotation", proof(subject, lifted).storage, metadataAlone);
-  const condition = {
-    type: STORAGE_MIGRATING,
-    status: "True",
-    reason: "Tested",
-    message: "",
-    lastTransitionTime: "2026-01-02T03:04:05Z",
-  };
-  const withCondition = [...lifted.status.conditions, condition];
-  await play.line(
-    "the condition of the in-tree controller",
-    merge(`${subject.path}/status`, { status: { conditions: withCondition } }),
-    metadataAlone,
-  );
-  await play.line("a storage change under the condition", subject.setVersions(toV1));
-  await play.line(
-    "the condition goes",
-    merge(`${subject.path}/status`, { status: { conditions: lifted.status.conditions } }),
-    metadataAlone,
-  );
   await play.line("a storage change passes", subject.setVersions(toV1), metadataAlone);
 }
 
