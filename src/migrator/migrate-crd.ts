@@ -133,7 +133,7 @@ export async function migrateCrds(
 }
 
 /** Each holds two pages of a megabyte. */
-const AT_ONCE = 4;
+const AT_ONCE = 8;
 
 /** Does the same for each item, some at a time. `work` must not throw. */
 async function eachOf<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
