@@ -79,8 +79,8 @@ const files = new TestFiles(
   shared,
 );
 
-/** Five files at a time on two cores: they wait for API servers, and what computes fills those waits. */
-const CLUSTER_JOBS = 2 * availableParallelism() + 1;
+/** Six files at a time on two cores: they wait for API servers, and what computes fills those waits. */
+const CLUSTER_JOBS = 3 * availableParallelism();
 const TIMEOUT_S = IS_LONG ? 3_600 : 900;
 
 async function runAll(chosen: readonly string[]): Promise<readonly FileResult[]> {

@@ -7,6 +7,7 @@ import {
   type Crd,
   CRDS,
   groupVersionPath,
+  type KubeList,
   type KubeObject,
   METADATA_LIST,
   type Resource,
@@ -19,6 +20,7 @@ import { type Answers, type ApiServerOptions, ApiServerMissing, askEach } from "
 const ANSWER_MS = 5_000;
 /** The metadata of a thousand CRDs has tens of megabytes. */
 const LONG_ANSWER_MS = 30_000;
+const MAX_BY_NAME = 20;
 
 /** The CRDs that an API server has not observed, and what is wrong with the first one. */
 interface Lag {
@@ -69,14 +71,17 @@ async function assertSame(client: Client, crd: Crd, signal: AbortSignal): Promis
 }
 
 async function lagOf(apiServer: Client, crds: readonly Crd[], signal: AbortSignal): Promise<Lag> {
-  const [first] = crds;
-  if (first === undefined) return { behind: [], reason: "" };
   // A list shows the watch cache, which the handlers follow. A GET is answered by etcd while the cache is not filled.
-  const one = crds.length === 1 ? { fieldSelector: `metadata.name=${first.metadata.name}` } : {};
-  const query = { ...one, resourceVersion: 0 };
-  const timeoutMs = crds.length === 1 ? ANSWER_MS : LONG_ANSWER_MS;
-  const { items } = await apiServer.list<KubeObject>(CRDS, { query, accept: METADATA_LIST, signal, timeoutMs });
-  const cached = new Map(items.map((item) => [item.metadata.name, item]));
+  const list = (name?: string): Promise<KubeList<KubeObject>> => {
+    const query = { resourceVersion: 0, ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }) };
+    const timeoutMs = name === undefined ? LONG_ANSWER_MS : ANSWER_MS;
+    return apiServer.list<KubeObject>(CRDS, { query, accept: METADATA_LIST, signal, timeoutMs });
+  };
+  const listed: KubeList<KubeObject>[] = [];
+  // Few are asked for by name, which is all that the roles of `ksvm rbac` allow.
+  if (crds.length > MAX_BY_NAME) listed.push(await list());
+  else for (const { metadata } of crds) listed.push(await list(metadata.name));
+  const cached = new Map(listed.flatMap(({ items }) => items).map((item) => [item.metadata.name, item]));
   const discovered = new Map<string, readonly DiscoveredResource[]>();
   const reasons = new Map<Crd, string>();
   for (const crd of crds) {

@@ -91,8 +91,8 @@ function processesOf(leases: readonly Lease[] | undefined, instances: readonly I
 }
 
 /**
- * New connections through a load balancer, until each API server has answered on one, or so many in a row led to known
- * ones. By chance that misses one of five API servers once in 35 looks, and the next look finds it.
+ * New connections through a load balancer, until each API server has answered on one, or so many in a row led to no
+ * new one. By chance that misses one of five API servers once in 35 looks, and the next look finds it.
  */
 const KNOWN_IN_A_ROW = 16;
 
@@ -132,7 +132,9 @@ async function find(
   };
   let isSampled = false;
   try {
-    await Promise.all(addresses.map(connectTo));
+    // All of them, so that none is left open where one fails.
+    const looks = await Promise.allSettled(addresses.map(connectTo));
+    for (const look of looks) if (look.status === "rejected") throw look.reason;
     // A proxy of HTTP, whose address has a path, may choose an API server for each request.
     const mayBalance = endpoints === undefined && new URL(client.address).pathname === "/";
     for (let known = mayBalance ? 0 : KNOWN_IN_A_ROW; found.size < wanted && known < KNOWN_IN_A_ROW; known++) {

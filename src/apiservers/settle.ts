@@ -61,12 +61,12 @@ export async function settleCrds(
       }
     }
   };
-  const isLongPast = async (): Promise<boolean> => {
+  const isChangeLongPast = async (): Promise<boolean> => {
     const now = await oldestClock(client, options.signal);
     return waiting.every((crd) => now - lastSpecChange(crd) > LONG_PAST_MS);
   };
   try {
-    await settle(client, ask, isLongPast, options);
+    await settle(client, ask, isChangeLongPast, options);
   } catch (error) {
     // None is left to wait for.
     if (!(error instanceof EpochChanged)) throw error;
@@ -77,19 +77,20 @@ export async function settleCrds(
 /**
  * Waits until `ask` was answered by the same processes, time after time, with `settleMs` of pauses in between.
  *
- * Only the pauses count, not the time that answers take. Where an API server hangs during a pause, its requests wait as well,
- * and so does the next question: at most that one pause is lost. An answer may take as long as it
- * needs, as that about a thousand CRDs does. One that does not come starts the wait over, and so does another process.
+ * Only the pauses count, not the time that answers take. Where an API server hangs during a pause, its requests wait as
+ * well, and so does the next question: at most that one pause is lost. An answer may take as long as it needs, as that
+ * about a thousand CRDs does. One that does not come starts the wait over, and so does another process.
  *
- * @param isLongPast asked once, after all API servers have answered: then there is nothing to wait for
+ * @param needsNoWait asked once, with the first answers
+ * @returns the last answers
  * @throws {ApiServerMissing} where there was no such time in 70 minutes
  */
-export async function settle(
+export async function settle<A extends Answers<unknown>>(
   client: Client,
-  ask: () => Promise<Answers<unknown>>,
-  isLongPast: () => Promise<boolean>,
+  ask: () => Promise<A>,
+  needsNoWait: (answers: A) => Promise<boolean>,
   options: SettleOptions,
-): Promise<Answers<unknown>> {
+): Promise<A> {
   const { onEvent, settleMs, signal } = options;
   const { clock } = client;
   const start = clock.monotonic();
@@ -97,7 +98,7 @@ export async function settle(
   let { answers } = await untilAsked(client, ask, options);
   onEvent({ type: "converged", apiServers: answers.answers.length, isSampled: answers.isSampled });
   // Whether an ignored API server lives shows by a renewal, which takes a while.
-  if (ignored.size === 0 && (await isLongPast())) {
+  if (ignored.size === 0 && (await needsNoWait(answers))) {
     onEvent({ type: "settled", isLongPast: true });
     return answers;
   }
@@ -121,11 +122,11 @@ export async function settle(
 }
 
 /** Asks until every API server answers. Whom it waits for is told each time that one is missed. */
-async function untilAsked(
+async function untilAsked<A>(
   { clock }: Client,
-  ask: () => Promise<Answers<unknown>>,
+  ask: () => Promise<A>,
   { onEvent, signal }: SettleOptions,
-): Promise<{ readonly answers: Answers<unknown>; readonly wasMissing: boolean }> {
+): Promise<{ readonly answers: A; readonly wasMissing: boolean }> {
   const start = clock.monotonic();
   let wasMissing = false;
   for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {

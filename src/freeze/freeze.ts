@@ -255,26 +255,46 @@ export async function unfreezeLeftBehind(client: Client, crd: Crd, signal: Abort
   return unfreeze(client, name, owner.identity);
 }
 
-const POLL_MS = 1_000;
-const SLOW_MS = 5_000;
-
 /** Whether a run holds its Lease: it renews it while it is watched. */
 export async function isHeld(client: Client, { identity, lease }: FreezeOwner, signal: AbortSignal): Promise<boolean> {
   const [namespace = "", name = ""] = lease.split("/");
   // The annotation says which Lease that is. Who may write it could name any, and keep the freeze in place.
   const path = `${LEASES}/${encodeURIComponent(namespace)}/leases/${encodeURIComponent(name)}`;
-  const read = (): Promise<Lease | undefined> => client.find<Lease>(path, { signal });
-  const { clock } = client;
-  const first = await retry(client, read, { signal });
-  let now = first;
-  for (let leftMs = WATCH_LEASE_MS; now?.spec?.holderIdentity === identity; leftMs -= POLL_MS) {
-    if (now.metadata.resourceVersion !== first?.metadata.resourceVersion) return true;
-    if (leftMs <= 0) return false;
+  const read = (): Promise<Lease | undefined> => retry(client, () => client.find<Lease>(path, { signal }), { signal });
+  const found = await read();
+  return found?.spec?.holderIdentity === identity && isRenewed(client, found, { read, forMs: WATCH_LEASE_MS, signal });
+}
+
+const POLL_MS = 1_000;
+const SLOW_MS = 5_000;
+const MAX_SLOW = 60;
+
+/**
+ * Watches a Lease, since no wall clock tells whether its holder lives.
+ * @param found as it was read last
+ * @param forMs milliseconds after which a Lease that was not renewed has no live holder
+ * @returns `false` also where it has another holder by now, or none
+ */
+export async function isRenewed(
+  { clock }: Client,
+  found: Lease,
+  {
+    forMs,
+    read,
+    signal,
+  }: { readonly read: () => Promise<Lease | undefined>; readonly forMs: number; readonly signal: AbortSignal },
+): Promise<boolean> {
+  let slow = 0;
+  for (let leftMs = forMs; leftMs > 0; leftMs -= POLL_MS) {
     await clock.sleep(POLL_MS, signal);
     const asked = clock.monotonic();
-    now = await retry(client, read, { signal });
-    // While no API server answers, no run can renew either: the watch starts over.
-    if (clock.monotonic() - asked > SLOW_MS) leftMs = WATCH_LEASE_MS;
+    const now = await read();
+    if (now?.spec?.holderIdentity !== found.spec?.holderIdentity) return false;
+    if (now?.metadata.resourceVersion !== found.metadata.resourceVersion) return true;
+    if (clock.monotonic() - asked <= SLOW_MS) continue;
+    // While no API server answers in time, the holder cannot renew it either: the watch starts over.
+    leftMs = forMs;
+    if (++slow > MAX_SLOW) return true;
   }
   return false;
 }

@@ -6,7 +6,7 @@ import { mayPass, whose } from "../kube/errors.ts";
 import type { Resource } from "../kube/objects.ts";
 import { InTreeRunning, runningInTree } from "./in-tree.ts";
 import { Limiter } from "./limiter.ts";
-import { rewriteAll, Stalled, type Target } from "./rewrite.ts";
+import { rewriteAll, type RewriteOptions, Stalled, type Target } from "./rewrite.ts";
 import type { Checkpoint } from "./run-lease.ts";
 import type { MigrateOptions, MigrationEvent, Tally } from "./types.ts";
 
@@ -16,6 +16,8 @@ export interface Run {
   /** Unique to this run. */
   readonly identity: string;
   readonly emit: (event: MigrationEvent) => void;
+  /** The runs of one call share it. */
+  readonly limiter: Limiter;
   /** Whether an attempt has begun to work on the objects. */
   isHalfDone: boolean;
   /** How often it began again because what it rests on changed. */
@@ -28,12 +30,19 @@ export interface Run {
 }
 
 /** @param onEvent tells of every resource; the run tells of its own */
-export function newRun(client: Client, name: string, { identity, onEvent }: MigrateOptions): Run {
+export function newRun(
+  client: Client,
+  name: string,
+  options: MigrateOptions,
+  limiter = new Limiter(client, options),
+): Run {
+  const { identity, onEvent } = options;
   const own = Math.floor(client.random() * 2 ** 48).toString(36);
   return {
     name,
     identity: `${identity}-${own}`,
     emit: (event) => onEvent(event, name),
+    limiter,
     isHalfDone: false,
     changes: 0,
     progressAt: client.clock.monotonic(),
@@ -92,14 +101,21 @@ export async function yieldToInTree(
   run.emit({ type: "warning", message: `${messageOf(running)}; going on beside it` });
 }
 
+/** What a run that writes hands over, and a dry run does not. */
+interface Work extends Pick<RewriteOptions, "assertCurrent"> {
+  /** What an earlier attempt left for the same epoch. */
+  readonly resume: Checkpoint | undefined;
+  /** Told where a later attempt may go on. */
+  readonly onPosition: (position: Pick<Checkpoint, "watermark" | "continueToken">) => void;
+}
+
 /** Rewrites all objects of a run, tells how far it is, and notes where it got further. */
 export async function rewrite(
   client: Client,
   run: Run,
   target: Target,
-  { dryRun = false, maxInFlight, maxQps, signal }: MigrateOptions,
-  resume?: Checkpoint,
-  onPosition?: (position: Pick<Checkpoint, "watermark" | "continueToken">) => void,
+  { dryRun = false, signal }: Pick<MigrateOptions, "dryRun" | "signal">,
+  { assertCurrent, onPosition, resume }: Partial<Work> = {},
 ): Promise<Tally> {
   let rewritten = 0;
   let token = resume?.continueToken;
@@ -112,10 +128,11 @@ export async function rewrite(
     run.emit({ type: "progress", tally, continueToken });
   };
   return rewriteAll(client, target, {
-    limiter: new Limiter(client, { maxInFlight, maxQps }),
+    limiter: run.limiter,
     resume,
     dryRun,
     signal,
+    assertCurrent,
     onPage: (position, tally) => {
       onPosition?.(position);
       told(tally, position.continueToken);

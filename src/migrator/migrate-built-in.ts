@@ -1,5 +1,5 @@
 import { type AgreedResource, agreement } from "../apiservers/agree.ts";
-import { discover, EpochChanged, epochOf } from "../apiservers/converge.ts";
+import { convergeAll, discover, EpochChanged, epochOf } from "../apiservers/converge.ts";
 import { type Answers, ApiServerMissing, type ApiServerOptions, askEach } from "../apiservers/find.ts";
 import { DEFAULT_SETTLE_MS, settle } from "../apiservers/settle.ts";
 import { KsvmError, messageOf } from "../errors.ts";
@@ -10,7 +10,7 @@ import { retry } from "../kube/retry.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
 import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForRewrite } from "./rights.ts";
-import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
+import { type Checkpoint, checkpointPurpose, DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
 import type { MigrateOptions, MigrationResult } from "./types.ts";
 
 export interface BuiltInOptions extends MigrateOptions {
@@ -102,33 +102,38 @@ async function attempt(
   await tryOneWrite(client, before === undefined ? builtInTarget(found) : crdTarget(before), signal);
 
   // Every API server stores the resource in one way, and writes of before have ended.
-  let foundation: Foundation | undefined;
-  const ask = async (): Promise<Answers<unknown>> => {
-    const seen = await look(client, name, found, options);
-    foundation = seen.foundation;
+  const ask = async (): Promise<Answers<unknown> & { readonly foundation: Foundation }> => {
+    const { answers, foundation } = await look(client, name, found, options);
     // Another hash or another evidence has to be waited for like another process.
-    return { ...seen.answers, processes: seen.foundation.epoch };
+    return { ...answers, processes: foundation.epoch, foundation };
   };
   const purpose = checkpointPurpose(options, run.identity);
-  // What was waited for is the same for a run that is forced.
+  // The wait of a forced run is as good as that of any other.
   const howLong = checkpointPurpose({ ...options, force: false }, run.identity);
-  const waitedFor = (): string => `${foundation?.awaited ?? ""} ${howLong}`;
-  const wasSettled = async (): Promise<boolean> => settled?.has(waitedFor()) === true;
+  const waitFor = ({ awaited }: Foundation): string => `${awaited} ${howLong}`;
+  const isWaitedFor = async ({ foundation }: { readonly foundation: Foundation }): Promise<boolean> =>
+    settled?.has(waitFor(foundation)) === true;
   const start = clock.monotonic();
-  await settle(client, ask, wasSettled, { ...options, settleMs, onEvent: run.emit });
+  const { foundation } = await settle(client, ask, isWaitedFor, { ...options, settleMs, onEvent: run.emit });
   // The wait is no time without progress.
   run.progressAt += clock.monotonic() - start;
-  if (foundation === undefined) throw new KsvmError("Internal", "no API server was asked");
+  settled?.add(waitFor(foundation));
   const { crd, epoch, resource } = foundation;
-  settled?.add(waitedFor());
 
   const left = lease.checkpoint;
   const resume = left?.epoch === epoch && left.purpose === purpose ? left : undefined;
   if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
   const target = crd === undefined ? builtInTarget(resource) : crdTarget(crd);
-  const tally = await rewrite(client, run, target, options, resume, (position) => {
+  const assertCurrent = async (): Promise<void> => {
+    const now = crd && (await readCrd(client, name, signal));
+    if (crd !== undefined && (now === undefined || epochOf(now) !== epochOf(crd))) {
+      throw new EpochChanged(name, "the CRD changed");
+    }
+  };
+  const onPosition = (position: Pick<Checkpoint, "watermark" | "continueToken">): void => {
     lease.checkpoint = { epoch, purpose, ...position };
-  });
+  };
+  const tally = await rewrite(client, run, target, options, { assertCurrent, onPosition, resume });
   const after = await look(client, name, found, options).catch((error: unknown) => {
     throw error instanceof ApiServerMissing ? new EpochChanged(name, messageOf(error)) : error;
   });
@@ -152,6 +157,8 @@ async function look(
   const { evidence, signal } = options;
   // Its uid and generation: a storage version that went there and back leaves the same hash.
   const crd = await readCrd(client, name, signal);
+  // One that is behind with the schema would drop fields from what it writes.
+  if (crd !== undefined) await convergeAll(client, options, [crd], { signal, forMs: 30_000 });
   const { agreed, answers, disagreements } = await agreement(client, options, [found], signal);
   const resource = agreed.get(name);
   if (resource === undefined) {

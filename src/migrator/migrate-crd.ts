@@ -11,9 +11,10 @@ import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, stor
 import { retry } from "../kube/retry.ts";
 import { watch } from "../kube/watch.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
+import { Limiter } from "./limiter.ts";
 import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForFreeze, rightsForRewrite } from "./rights.ts";
-import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, RunLease } from "./run-lease.ts";
+import { type Checkpoint, checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, RunLease } from "./run-lease.ts";
 import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } from "./types.ts";
 
 /*
@@ -23,7 +24,7 @@ import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } fr
  *  2. Read the epoch: uid and generation of the CRD.
  *  3. Converge: every API server has observed that generation.
  *  4. Settle: wait until requests of before have ended. Nothing is frozen yet.
- *  5. Freeze: annotate the CRD with who migrates it.
+ *  5. Freeze: take the Lease of the run, and annotate the CRD with who migrates it.
  *  6. Prove on every API server that the guard denies a change of the storage version.
  *  7. Watermark: what is written after the first list is in the storage version.
  *  8. Rewrite every object below the watermark.
@@ -34,12 +35,12 @@ import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } fr
  *
  * Why the prune is safe: it is a compare-and-swap on a read that shows the uid and generation of step 2, so the storage
  * version was the same all the time. Since step 3 every API server writes in it, and since step 4 no earlier write is
- * under way. One that starts later reads the CRD from etcd, so that it never knew an earlier spec. Step 10 is a second look,
- * for one that the first looks missed: it may have had no identity Lease at first. So whatever was stored otherwise lies below the watermark, and was rewritten. Step 4 is left out only where the
- * spec has been the same for three hours, by two clocks.
+ * under way. An API server that starts later reads the CRD from etcd, so that it never knew an earlier spec. So whatever was stored
+ * otherwise lies below the watermark, and was rewritten. Step 4 is left out only where the spec has been the same for
+ * three hours, by two clocks. Step 10 is a second look, for an API server that had no identity Lease at first.
  *
  * What the freeze is for: users get a clear answer instead of a run that begins again, and no two runs work on one CRD.
- * The owner in its annotation has a run that lost its Lease notice that before it prunes. No safety rests on the guard; a
+ * By its owner annotation a run that lost its Lease finds out before it prunes. No safety rests on the guard; a
  * guard that is not proven ends the attempt because users rely on its answer.
  */
 
@@ -58,8 +59,8 @@ interface Ready {
 }
 
 /**
- * Migrates CRDs. All of them share the wait, in which nothing is frozen. Then they follow one after the other, and each
- * ends by itself: one that fails holds up none.
+ * Migrates CRDs. All of them share the wait, in which nothing is frozen. Then they follow, some at a time, and each ends
+ * by itself: one that fails holds up none.
  *
  * A run begins again at step 1 where the CRD changed, and where a webhook or an API server failed: it waits without a
  * freeze, and goes on where it was.
@@ -73,15 +74,17 @@ export async function migrateCrds(
 ): Promise<readonly MigrationEnd[]> {
   const { clock } = client;
   const ends = new Map<string, MigrationEnd>();
-  let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options));
+  const limiter = new Limiter(client, options);
+  let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options, limiter));
   while (pending.length > 0) {
     const again = new Map<Run, number>();
+    const begun = clock.monotonic();
     const end = (one: MigrationEnd): void => {
       ends.set(one.name, one);
       options.onEnd?.(one);
     };
-    const ended = ({ name }: Run, result: MigrationResult): void => end({ name, result });
-    const failed = (run: Run, error: unknown): void => {
+    const succeed = ({ name }: Run, result: MigrationResult): void => end({ name, result });
+    const failOrBeginAgain = (run: Run, error: unknown): void => {
       if (error instanceof EpochChanged) run.changes++;
       const now = clock.monotonic();
       if (options.signal.aborted || !mayBeginAgain(run, error, now, options.maxIdleMs)) {
@@ -95,31 +98,32 @@ export async function migrateCrds(
     // 1. and 2. for all of them.
     const prepared = new Map<Run, Ready>();
     await eachOf(pending, async (run) => {
+      run.progressAt += clock.monotonic() - begun;
       try {
         const found = await prepare(client, run, options);
-        if ("outcome" in found) ended(run, found);
+        if ("outcome" in found) succeed(run, found);
         else prepared.set(run, found);
       } catch (error) {
-        failed(run, error);
+        failOrBeginAgain(run, error);
       }
     });
 
     // 3. and 4. Converge and settle: one wait, and nothing is frozen.
     const ready = pending.flatMap((run) => prepared.get(run) ?? []);
     const unsettled = await settleAll(client, ready, options);
-    for (const [run, error] of unsettled) failed(run, error);
 
-    // 5. to 12. One after the other.
-    for (const one of ready.filter(({ run }) => !unsettled.has(run))) {
+    // 5. to 12. Some at a time, since each waits for its guard to come into force. They share one limiter.
+    await eachOf(ready, async (one) => {
       const { run } = one;
       // The wait and the turns of others are no time without progress.
       run.progressAt += clock.monotonic() - one.since;
+      if (unsettled.has(run)) return failOrBeginAgain(run, unsettled.get(run));
       try {
-        ended(run, await migrateFrozen(client, one, options));
+        succeed(run, await migrateFrozen(client, one, options));
       } catch (error) {
-        failed(run, error);
+        failOrBeginAgain(run, error);
       }
-    }
+    });
     for (const [run, since] of again) run.progressAt += clock.monotonic() - since;
     pending = [...again.keys()];
     const changes = Math.max(0, ...pending.map((run) => run.changes));
@@ -128,10 +132,12 @@ export async function migrateCrds(
   return [...new Set(names)].map((name) => ends.get(name) ?? { name, error: options.signal.reason });
 }
 
+/** Each holds two pages of a megabyte. */
 const AT_ONCE = 8;
 
 /** Does the same for each item, some at a time. `work` must not throw. */
 async function eachOf<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+  // One iterator for all workers: each takes the next item.
   const queue = items.values();
   const worker = async (): Promise<void> => {
     for (const item of queue) await work(item);
@@ -280,9 +286,16 @@ async function migrateHeld(
   const left = lease.checkpoint;
   const resume = left?.epoch === epochOf(atStart) && left.purpose === purpose ? left : undefined;
   if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
-  const tally = await rewrite(client, run, target, { ...options, signal }, resume, (position) => {
+  const assertCurrent = async (): Promise<void> => {
+    const crd = await retry(client, () => client.get<KubeObject>(`${CRDS}/${name}`, { accept: METADATA, signal }), {
+      signal,
+    });
+    assertStillOurs(atStart, crd, identity);
+  };
+  const onPosition = (position: Pick<Checkpoint, "watermark" | "continueToken">): void => {
     lease.checkpoint = { epoch: epochOf(atStart), purpose, ...position };
-  });
+  };
+  const tally = await rewrite(client, run, target, { ...options, signal }, { assertCurrent, onPosition, resume });
   if (tally.failed > 0) {
     const now = await retry(client, () => client.find<Crd>(`${CRDS}/${name}`, { signal }), { signal });
     const { storedVersions } = versionsOf(now ?? atStart);
@@ -348,8 +361,9 @@ async function abortWhenChanged(
       if (listed.items.length === 0) changed.abort(new EpochChanged(name, "the CRD was deleted"));
       from = listed.metadata.resourceVersion;
     } catch {
-      await client.clock.sleep(5_000, signal).catch(() => undefined);
+      // The next one shows what this one would have.
     }
+    await client.clock.sleep(1_000, signal).catch(() => undefined);
   }
 }
 
@@ -357,7 +371,8 @@ const MAX_CONFLICTS = 20;
 
 /**
  * Sets storedVersions to the storage version alone. A compare-and-swap: its precondition is the resourceVersion of a
- * read that shows the epoch. What another client has pruned to the storage version meanwhile is right by now.
+ * read that shows the epoch. What another client has pruned to the storage version meanwhile is right by now. An apply,
+ * since it makes this run answer for the field: `plan` and `check` doubt what another client wrote.
  *
  * @returns the CRD as it is read back, since a write of status that goes astray answers 200 and does nothing; and the
  * versions that were taken out
@@ -373,19 +388,35 @@ async function prune(
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await readCrd(client, name, signal);
     assertStillOurs(atStart, crd, identity);
-    if (isClean(crd)) return { pruned: crd, removed };
+    if (isClean(crd) && ownsStoredVersions(crd)) return { pruned: crd, removed };
     const { storedVersions } = versionsOf(crd);
-    removed = storedVersions.filter((version) => version !== storageVersion(crd));
+    if (!isClean(crd)) removed = storedVersions.filter((version) => version !== storageVersion(crd));
     const { resourceVersion, uid } = crd.metadata;
-    const body = { metadata: { uid, resourceVersion }, status: { storedVersions: [storageVersion(atStart)] } };
+    const body = {
+      apiVersion: "apiextensions.k8s.io/v1",
+      kind: "CustomResourceDefinition",
+      metadata: { name, uid, resourceVersion },
+      status: { storedVersions: [storageVersion(atStart)] },
+    };
     const options = { fieldManager: CRD_FIELD_MANAGER, signal };
-    await retry(client, () => client.patch(`${CRDS}/${name}/status`, body, options), { signal }).catch(
-      (error: unknown) => {
-        // Another client wrote the CRD in between, or an earlier try arrived: the next read shows it.
-        if (whose(error) !== "conflict") throw error;
-      },
-    );
+    try {
+      await retry(client, () => client.apply(`${CRDS}/${name}/status`, body, options), { signal });
+    } catch (error) {
+      // Another client wrote the CRD in between, or an earlier try arrived: the next read shows it.
+      if (whose(error) !== "conflict") throw error;
+      await client.clock.sleep(50 * (conflicts + client.random()), signal);
+    }
   }
   const text = "other clients kept writing the CRD; every object is rewritten; run again to prune";
   throw new KsvmError("PruneFailed", `Cannot prune storedVersions of "${name}": ${text}`);
+}
+
+/** Whether a run of ksvm wrote storedVersions as it is, or managedFields are missing, and nobody can tell. */
+function ownsStoredVersions({ metadata: { managedFields = [] } }: Crd): boolean {
+  const isOurs = managedFields.some(
+    ({ fieldsV1, manager }) =>
+      manager === CRD_FIELD_MANAGER &&
+      Object.hasOwn((fieldsV1 as { "f:status"?: object } | undefined)?.["f:status"] ?? {}, "f:storedVersions"),
+  );
+  return isOurs || managedFields.length === 0;
 }

@@ -57,9 +57,9 @@ export async function migrate(
   return [...new Set(names)].map((name) => ends.get(name) ?? { name, error: signal.reason });
 }
 
-/** A name without a dot is of the core group. Who may not read CRDs learns from the run which rights it takes. */
+/** The group of a CRD has a dot. Who may not read CRDs learns from the run which rights it takes. */
 async function isCrd(client: Client, name: string, signal: AbortSignal): Promise<boolean> {
-  if (!name.includes(".")) return false;
+  if (name.split(".").length < 3) return false;
   const path = `${CRDS}/${encodeURIComponent(name)}`;
   const read = (): Promise<KubeObject | undefined> => client.find<KubeObject>(path, { accept: METADATA, signal });
   const found = await retry(client, () => unlessForbidden(read().then((crd) => crd !== undefined)), { signal });

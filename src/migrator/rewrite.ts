@@ -51,7 +51,7 @@ export const LEAVING_VERSIONS = "ksvm.sigs.k8s.io/leaving-versions";
  * @throws {KsvmError} ResourceNotMigratable where that would lose fields, or nothing is served
  */
 export function targetOf(crd: Crd): Target {
-  const { conversion: _, group, names, versions } = crd.spec;
+  const { group, names, versions } = crd.spec;
   const storage = storageVersion(crd);
   const served = versions.filter((version) => version.served);
   const requested = served.find(({ name }) => name === storage) ?? served[0];
@@ -81,12 +81,18 @@ export function targetOf(crd: Crd): Target {
   };
 }
 
-interface RewriteOptions {
+export interface RewriteOptions {
   readonly limiter: Limiter;
   /** What an earlier attempt left for the same epoch. */
   readonly resume?: Checkpoint | undefined;
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
+  /**
+   * Throws where the CRD is another one by now. Asked after the first list, and before an object is written that was
+   * written since: by another schema it may have a field that an API server which is behind drops from each object that
+   * it writes. @default nothing can change
+   */
+  readonly assertCurrent?: (() => Promise<void>) | undefined;
   /** Told where a later attempt may go on: before the first page, and after each. */
   readonly onPage: (position: Pick<Checkpoint, "watermark" | "continueToken">, tally: Tally) => void;
   /** Told about once a second. */
@@ -109,7 +115,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
   const stall = new AbortController();
   const signal = AbortSignal.any([options.signal, stall.signal]);
   const rewriter = new Rewriter(client, target, tally, { ...options, signal });
-  const watch = rewriter.endWhenStalled(stall);
+  const stallTimer = rewriter.endWhenStalled(stall);
   const pages = new Pages(client, pathsOf(target), signal);
   try {
     let { continueToken, watermark } = resume ?? {};
@@ -123,6 +129,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
       tally.total = listed + (page.metadata.remainingItemCount ?? 0);
       if (watermark === undefined) {
         watermark = page.metadata.resourceVersion;
+        await options.assertCurrent?.();
         // From here on the run is half done, which a later one must know.
         onPage({ watermark }, tally);
       }
@@ -141,7 +148,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
   } finally {
     // Ends a page that is being listed ahead.
     stall.abort();
-    await watch;
+    await stallTimer;
   }
 }
 
@@ -225,10 +232,10 @@ class Rewriter {
   readonly #target: Target;
   readonly #tally: Tally;
   readonly #options: RewriteOptions;
-  /** On the monotonic clock: when an object was done. */
-  #progressAt: number;
+  /** On the monotonic clock: when the last object was done. */
+  #doneAt: number;
   #toldAt = Number.NEGATIVE_INFINITY;
-  /** The last one that was written. */
+  /** The last one that was written, or was found to be. */
   #written: ObjectMeta | undefined;
   /** The last failure that was not of an object. */
   #failure: unknown;
@@ -238,7 +245,7 @@ class Rewriter {
     this.#target = target;
     this.#tally = tally;
     this.#options = options;
-    this.#progressAt = client.clock.monotonic();
+    this.#doneAt = client.clock.monotonic();
   }
 
   #tell(): void {
@@ -252,7 +259,7 @@ class Rewriter {
   async endWhenStalled(abort: AbortController): Promise<void> {
     const { clock } = this.#client;
     while (!abort.signal.aborted) {
-      const leftMs = this.#progressAt + MAX_STALL_MS - clock.monotonic();
+      const leftMs = this.#doneAt + MAX_STALL_MS - clock.monotonic();
       if (leftMs <= 0) abort.abort(new Stalled(this.#failure));
       else await clock.sleep(leftMs, abort.signal).catch(() => undefined);
     }
@@ -262,12 +269,16 @@ class Rewriter {
     const { dryRun = false, limiter, signal } = this.#options;
     let write = this.#writeOf(listed);
     let failingSince: number | undefined;
-    let isOtherWritten = false;
+    let isOtherWritable = false;
     const conflicts = { explained: 0, unexplained: 0 };
     for (let attempt = 0; ; attempt++) {
       const { object } = write;
       const isLate = isLater(object.resourceVersion, watermark);
-      if (isLate && write.fields === undefined) return this.#count("newer", object);
+      if (isLate && write.fields === undefined) {
+        this.#written ??= object;
+        return this.#count("newer", object);
+      }
+      if (isLate) await this.#options.assertCurrent?.();
       try {
         const written = await limiter.observe(() => send(this.#client, this.#target, write, { dryRun, signal }));
         if (written.uid !== object.uid) throw new ApiError("write an object", 0, "the answer is of another object");
@@ -301,6 +312,9 @@ class Rewriter {
           case "rights":
           case "webhook":
           case "apiServer": {
+            // No run asks for the right to write the status beforehand: few objects take it.
+            const isStatus = write.isThroughStatus === true && whose(error) === "rights";
+            if (isStatus) return this.#refused(write, error as ApiError, isLate);
             this.#failure = error;
             const now = this.#client.clock.monotonic();
             failingSince ??= now;
@@ -309,11 +323,11 @@ class Rewriter {
               if (whose(error) === "rights") throw error;
               const isWebhook = whose(error) === "webhook";
               const mayBeOwn = isWebhook || (error as ApiError).status === 500;
-              // Another one was written between two tries of this one, so it is no outage.
-              if (mayBeOwn && isOtherWritten) return this.#giveUp(write, error as ApiError, isLate);
-              isOtherWritten = mayBeOwn && (await this.#isOtherWritable(object));
+              // Another one could be written between two tries of this one, so it is no outage.
+              if (mayBeOwn && isOtherWritable) return this.#giveUp(write, error as ApiError, isLate);
+              isOtherWritable = mayBeOwn && (await this.#isOtherWritable(object));
               // The run has to wait for the webhook, without a freeze.
-              if (isWebhook && !isOtherWritten) throw error;
+              if (isWebhook && !isOtherWritable) throw error;
             }
             await this.#pause(error, attempt);
           }
@@ -392,13 +406,13 @@ class Rewriter {
       const version = other.slice(other.lastIndexOf("/") + 1);
       this.#tally.fieldVersions[version] = (this.#tally.fieldVersions[version] ?? 0) + 1;
     }
-    this.#progressAt = this.#client.clock.monotonic();
+    this.#doneAt = this.#client.clock.monotonic();
     this.#tell();
   }
 
   /** The API server is there and refuses this one object: that is an end as good as another. */
   #refused(write: Write, error: ApiError, isLate: boolean): void {
-    this.#progressAt = this.#client.clock.monotonic();
+    this.#doneAt = this.#client.clock.monotonic();
     this.#giveUp(write, error, isLate);
   }
 

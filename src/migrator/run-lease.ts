@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { DEFAULT_SETTLE_MS } from "../apiservers/settle.ts";
 import { KsvmError } from "../errors.ts";
-import type { FreezeOwner } from "../freeze/freeze.ts";
+import { type FreezeOwner, isRenewed } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { type Lease, LEASES, MERGE_PATCH } from "../kube/objects.ts";
@@ -12,12 +12,11 @@ export const DEFAULT_LEASE_NAMESPACE = "kube-system";
 /** The annotation that holds the checkpoint of a run. */
 export const CHECKPOINT = "ksvm.sigs.k8s.io/checkpoint";
 
-/** client-go's defaults. */
 const DURATION_S = 15;
 const RENEW_MS = 5_000;
 const RENEW_TIMEOUT_MS = 5_000;
-const POLL_MS = 1_000;
-const SLOW_MS = 5_000;
+/** Between two renewals where the first one failed. */
+const AGAIN_MS = 1_000;
 
 /**
  * Where a later run may go on: everything before the token is rewritten, and what lies beyond the watermark is in the
@@ -111,8 +110,11 @@ export class RunLease {
       retry(client, () => client.find<Lease>(path, { signal }), { signal });
     for (let found = await read(); ; found = await read()) {
       const holder = found?.spec?.holderIdentity;
+      // Whatever a Lease says, no run waits for longer than a minute.
+      const forMs = Math.min(found?.spec?.leaseDurationSeconds ?? DURATION_S, 60) * 1_000;
       // Our own identity: an attempt to take it arrived though its answer was lost.
-      if (found !== undefined && holder && holder !== identity && !(await hasExpired(client, found, read, signal))) {
+      const other = holder && holder !== identity ? found : undefined;
+      if (other !== undefined && (await isRenewed(client, other, { read, forMs, signal }))) {
         const text = `"${holder}" is migrating it (Lease "${namespace}/${leaseName(resource)}")`;
         throw new KsvmError("AlreadyMigrating", `Cannot migrate "${resource}": ${text}; wait for it to end`);
       }
@@ -168,12 +170,14 @@ export class RunLease {
 
   async #renew(): Promise<void> {
     const { clock } = this.#client;
-    while (!this.#released.signal.aborted) {
-      await clock.sleep(RENEW_MS, this.#released.signal).catch(() => undefined);
+    for (let pauseMs = RENEW_MS; ; ) {
+      await clock.sleep(pauseMs, this.#released.signal).catch(() => undefined);
       if (this.#released.signal.aborted) return;
+      pauseMs = RENEW_MS;
       try {
         await this.#write({ renewTime: microTime(clock.now()) });
       } catch (error) {
+        pauseMs = AGAIN_MS;
         const kind = whose(error);
         if ((kind !== "conflict" && kind !== "gone") || (await this.#isStillOurs(this.#released.signal))) continue;
         const text = `Lease "${this.owner.lease}" is lost: another run took it over, or it was deleted`;
@@ -206,28 +210,6 @@ export class RunLease {
 
 function pathOf({ namespace, resource }: Pick<LeaseOptions, "namespace" | "resource">): string {
   return `${LEASES}/${namespace}/leases/${leaseName(resource)}`;
-}
-
-/** Watches a Lease for as long as it lasts. @returns `false` where its holder renewed it */
-async function hasExpired(
-  { clock }: Client,
-  found: Lease,
-  read: () => Promise<Lease | undefined>,
-  signal: AbortSignal,
-): Promise<boolean> {
-  // Whatever a Lease says, no run waits for longer than a minute.
-  const durationMs = Math.min(found.spec?.leaseDurationSeconds ?? DURATION_S, 60) * 1_000;
-  for (let leftMs = durationMs; leftMs > 0; leftMs -= POLL_MS) {
-    await clock.sleep(POLL_MS, signal);
-    const asked = clock.monotonic();
-    const now = await read();
-    // Another run may hold it by now: to take it fails then, and the caller looks again.
-    if (now?.spec?.holderIdentity !== found.spec?.holderIdentity) return true;
-    if (now?.metadata.resourceVersion !== found.metadata.resourceVersion) return false;
-    // While no API server answers, its holder cannot renew it either: the watch starts over.
-    if (clock.monotonic() - asked > SLOW_MS) leftMs = durationMs;
-  }
-  return true;
 }
 
 /** @returns `undefined` where another client was quicker */

@@ -8,7 +8,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { COMMANDS } from "../../src/cli/commands/all-commands.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { VALIDATE_PATH } from "../../src/webhook/app.ts";
-import { rolesForRuns } from "../../src/migrator/roles.ts";
+import { rolesForRuns } from "../../src/cli/rbac-roles.ts";
 import { warnPolicy } from "../../src/webhook/warn-policy.ts";
 import { webhookConfigurationOf } from "../../src/webhook/webhook-configuration.ts";
 

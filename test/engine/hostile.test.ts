@@ -239,17 +239,12 @@ parallel("several CRDs share one wait, and one that fails holds up none", async 
     { name: three.name, result: { outcome: "migrated" } },
   ]);
   const order = events.filter(([, { type }]) => type === "settled" || type === "frozen" || type === "unfrozen");
-  t.same(
-    order.map(([name, { type }]) => `${type} ${name}`),
-    [
-      `settled ${one.name}`,
-      `settled ${three.name}`,
-      `frozen ${one.name}`,
-      `unfrozen ${one.name}`,
-      `frozen ${three.name}`,
-      `unfrozen ${three.name}`,
-    ],
-  );
+  const types = order.map(([, { type }]) => type);
+  t.same(types.slice(0, 2), ["settled", "settled"], "one wait, and nothing is frozen before it is over");
+  for (const { name } of [one, three]) {
+    const own = order.filter(([of]) => of === name).map(([, { type }]) => type);
+    t.same(own, ["settled", "frozen", "unfrozen"]);
+  }
 });
 
 parallel("objects with 200 KB of annotations are listed in small pages", async (t) => {

@@ -1,5 +1,9 @@
 import t from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { systemClock } from "../../src/clock.ts";
+import { connect } from "../../src/kube/connect.ts";
+import type { Send } from "../../src/kube/http.ts";
+import { migrateCrds } from "../../src/migrator/migrate-crd.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 import { holdableEtcd } from "./held-etcd.ts";
@@ -45,3 +49,62 @@ await t.test(
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   },
 );
+
+await t.test("a field that the schema gains before the first list is lost by no object", async (t) => {
+  const kind = new TestKind("gains");
+  const withFields = (...names: readonly string[]) => ({
+    type: "object",
+    properties: Object.fromEntries(names.map((name) => [name, { type: "integer" }])),
+  });
+  await cluster.createCrd(kind, { storage: "v1alpha1", specSchema: withFields("size") });
+  await cluster.createObjects(kind.resource("v1alpha1"), kind.objects(5, "v1alpha1"));
+  await cluster.setVersions(kind, { storage: "v1", specSchema: withFields("size") });
+
+  // Before the first list of the run another client changes the schema, which the API server of the run is late to see.
+  const coloured = { ...kind.object("coloured", "v1"), spec: { size: 1, color: 2 } };
+  const gain = async (): Promise<void> => {
+    etcd.holdWatches(CRD_KEYS);
+    t.teardown(() => etcd.letWatchesGo());
+    await cluster.setVersions(kind, { storage: "v1", specSchema: withFields("size", "color") });
+    const keepsIt = async (): Promise<boolean> => {
+      const tried = await cluster.api.create(kind.resource("v1"), coloured, { dryRun: true });
+      return Object.hasOwn((tried as { spec?: object }).spec ?? {}, "color");
+    };
+    await eventually(keepsIt, "the first API server has observed the field");
+    await cluster.api.create(kind.resource("v1"), coloured);
+  };
+  let isFrozen = false;
+  let isGained = false;
+  const around =
+    (send: Send): Send =>
+    async (request) => {
+      const isList = request.method === "GET" && request.path.endsWith(`/v1/${kind.plural}`);
+      if (isFrozen && !isGained && isList) {
+        isGained = true;
+        await gain();
+      }
+      return send(request);
+    };
+  const server = controlPlane.apiservers[SECOND]?.url;
+  const { signal } = new AbortController();
+  const { client, close } = await connect(
+    { kubeconfig: cluster.kubeconfig, server, variables: {} },
+    { clock: systemClock, random: Math.random, signal, around },
+  );
+  t.teardown(close);
+  const [end] = await migrateCrds(client, [kind.name], {
+    identity: "late",
+    settleMs: 50,
+    endpoints: ENDPOINTS.split(","),
+    signal,
+    onEvent: ({ type }) => {
+      if (type === "frozen") isFrozen = true;
+      if (type === "waiting") etcd.letWatchesGo();
+    },
+  });
+  t.ok(isGained);
+  t.match(end, { result: { outcome: "migrated" } });
+  t.same(await cluster.storedAs(kind), { v1: 6 });
+  const found = await cluster.api.get(kind.resource("v1"), { name: "coloured", namespace: "default" });
+  t.match(found, { spec: { size: 1, color: 2 } });
+});

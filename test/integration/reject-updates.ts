@@ -36,19 +36,23 @@ export async function rejectUpdates(
   };
 }
 
-/** Rejects every update of one object, and waits until that is in force. */
+/**
+ * Rejects every update of one object, and waits until that is in force.
+ * @returns takes the rule away, and waits until no API server follows it any more
+ */
 export async function rejectUpdatesOf(cluster: Cluster, kind: TestKind, name: string): Promise<() => Promise<void>> {
   const expression = `object.metadata.name != "${name}"`;
   const allow = await rejectUpdates(cluster, kind, { expression, message: "this one stays as it is" });
   const ref = { name, namespace: "default" };
   const touch = { type: "application/merge-patch+json", body: { metadata: { labels: { touched: "yes" } } } };
-  await eventually(
-    () =>
-      cluster.api.patch(kind.resource("v1alpha1"), ref, touch, { dryRun: true }).then(
-        () => false,
-        () => true,
-      ),
-    "the rule is in force",
-  );
-  return allow;
+  const isRejected = (): Promise<boolean> =>
+    cluster.api.patch(kind.resource("v1"), ref, touch, { dryRun: true }).then(
+      () => false,
+      () => true,
+    );
+  await eventually(isRejected, "the rule is in force");
+  return async () => {
+    await allow();
+    await eventually(async () => !(await isRejected()), "the rule is gone");
+  };
 }

@@ -7,7 +7,7 @@ import {
   type RoleObject,
   rulesForController,
   type RunRoleOptions,
-} from "../../migrator/roles.ts";
+} from "../rbac-roles.ts";
 import { DEFAULT_LEASE_NAMESPACE } from "../../migrator/run-lease.ts";
 import { parseResources } from "../flags/address-parsers.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";

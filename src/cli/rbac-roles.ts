@@ -1,7 +1,7 @@
 import { policyName } from "../freeze/freeze.ts";
 import { type Guard, WEBHOOK_NAME } from "../freeze/rule.ts";
-import { IN_TREE_GROUP } from "./in-tree.ts";
-import { type Right, rightsForFreeze, rightsForRewrite } from "./rights.ts";
+import { IN_TREE_GROUP } from "../migrator/in-tree.ts";
+import { type Right, rightsForFreeze, rightsForRewrite } from "../migrator/rights.ts";
 
 /*
  * The least roles of each purpose, beside the discovery that every authenticated user has. What a run asks for comes
