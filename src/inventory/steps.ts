@@ -4,7 +4,7 @@ import { epochOf } from "../apiservers/converge.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import { CRD_FIELD_MANAGER, MIGRATING } from "../freeze/rule.ts";
 import { type Crd, hasConversionWebhook, storageVersion } from "../kube/objects.ts";
-import { crdProblem, storedVersionsOwner } from "./crd-state.ts";
+import { crdProblem, pruneDoubt, storedVersionsOwner } from "./crd-state.ts";
 import type { CrdManifest } from "./manifests.ts";
 
 /** One step from the CRD of the cluster to that of a file. Field names are those of `-o json`. */
@@ -120,10 +120,9 @@ export function steps(live: Crd | undefined, file: CrdManifest, { lostIn, rewrit
     steps: left,
   });
   if (outgoing.some((version) => storedVersions.includes(version))) return needs(": storedVersions lists it");
-  // The API server's own additions leave no owner: without one, no client ever took a version out.
   const owner = storedVersionsOwner(live);
   const unlisted = `it is not in storedVersions${owner === undefined ? "" : `, which ${owner} wrote`}`;
-  const isProven = owner === undefined || owner === CRD_FIELD_MANAGER;
+  const isProven = owner === CRD_FIELD_MANAGER || (owner === undefined && pruneDoubt(live) === undefined);
   return isProven ? applicable(`${what}, and ${unlisted}`, left) : needs(` although ${unlisted}`);
 }
 

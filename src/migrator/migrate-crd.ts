@@ -4,7 +4,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { chooseGuard, freeze, parseOwner, unfreeze, unfreezeLeftBehind } from "../freeze/freeze.ts";
 import { proveFreeze } from "../freeze/prove.ts";
 import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from "../freeze/rule.ts";
-import { crdProblem } from "../inventory/crd-state.ts";
+import { crdProblem, storedVersionsOwner } from "../inventory/crd-state.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, storageVersion } from "../kube/objects.ts";
@@ -388,7 +388,7 @@ async function prune(
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await readCrd(client, name, signal);
     assertStillOurs(atStart, crd, identity);
-    if (isClean(crd) && ownsStoredVersions(crd)) return { pruned: crd, removed };
+    if (isClean(crd) && isVouchedFor(crd)) return { pruned: crd, removed };
     const { storedVersions } = versionsOf(crd);
     if (!isClean(crd)) removed = storedVersions.filter((version) => version !== storageVersion(crd));
     const { resourceVersion, uid } = crd.metadata;
@@ -411,12 +411,7 @@ async function prune(
   throw new KsvmError("PruneFailed", `Cannot prune storedVersions of "${name}": ${text}`);
 }
 
-/** Whether a run of ksvm wrote storedVersions as it is, or managedFields are missing, and nobody can tell. */
-function ownsStoredVersions({ metadata: { managedFields = [] } }: Crd): boolean {
-  const isOurs = managedFields.some(
-    ({ fieldsV1, manager }) =>
-      manager === CRD_FIELD_MANAGER &&
-      Object.hasOwn((fieldsV1 as { "f:status"?: object } | undefined)?.["f:status"] ?? {}, "f:storedVersions"),
-  );
-  return isOurs || managedFields.length === 0;
+/** Whether ksvm answers for storedVersions. Where another client has emptied managedFields, nobody can. */
+function isVouchedFor({ metadata }: Crd): boolean {
+  return storedVersionsOwner({ metadata }) === CRD_FIELD_MANAGER || (metadata.managedFields ?? []).length === 0;
 }
