@@ -9,7 +9,7 @@ import { MIGRATING, WEBHOOK_NAME } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
 import { type Crd, isClean, type Lease, storageVersion, WEBHOOK_CONFIGURATIONS } from "../kube/objects.ts";
-import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "./crd-state.ts";
+import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "../migrator/crd-state.ts";
 import {
   ask,
   everyCrdMetadata,

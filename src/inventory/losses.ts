@@ -3,7 +3,7 @@ import { type JsonObject, objectIn } from "../api/json-fields.ts";
 import type { Client } from "../kube/client.ts";
 import { collectionPath, type Crd, hasConversionWebhook } from "../kube/objects.ts";
 import { everyItem, objectsOf } from "./inventory.ts";
-import type { CrdManifest } from "./manifests.ts";
+import type { CrdManifest } from "./steps.ts";
 
 /** A field that a schema lacks, such as `spec.size` or `spec.ports[].name`. Field names are those of `-o json`. */
 export interface Loss {

@@ -12,7 +12,7 @@ import {
   storedEncodingOf,
   versionTextOf,
 } from "../resources/storage-states.ts";
-import { crdProblem, pruneDoubt } from "./crd-state.ts";
+import { crdProblem, pruneDoubt } from "../migrator/crd-state.ts";
 import {
   ask,
   everyCrd,

@@ -9,7 +9,7 @@ import { type Crd, CRDS, isClean } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { LEAVING_VERSIONS } from "../migrator/rewrite.ts";
 import type { MigrationResult } from "../migrator/types.ts";
-import { lostVersions } from "./crd-state.ts";
+import { lostVersions } from "../migrator/crd-state.ts";
 import { findCrd, lookAtObjects, objectsOf } from "./inventory.ts";
 
 /** What a repair does, for a user to read before. Each step is done only if the one before was. */

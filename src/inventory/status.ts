@@ -9,17 +9,14 @@ import {
   stateOf,
   type StorageVersionMigration,
   SYSTEM_NAMESPACE,
-  UNKNOWN_HASH,
 } from "../api/migration.ts";
 import { parseMigration } from "../api/parse-migration.ts";
-import type { ReadStorageState } from "../api/parse-storage-state.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
 import { type Lease, LEASES, type ObjectMeta } from "../kube/objects.ts";
 import { type InTreeMigration, inTreeMigrations, inTreeResource, inTreeState } from "../migrator/in-tree.ts";
 import { DEFAULT_LEASE_NAMESPACE, leaseName } from "../migrator/run-lease.ts";
-import { hashTextOf, readStorageStates } from "../resources/storage-states.ts";
 import { ask, everyCrdMetadata, everyItem } from "./inventory.ts";
 
 /** What is going on in a cluster. Field names, here and below, are those of `ksvm status -o json`. */
@@ -30,8 +27,6 @@ export interface ClusterStatus {
   /** Runs that hold a Lease, or left a checkpoint there. */
   readonly runs: readonly RunLine[];
   readonly freezes: readonly FreezeLine[];
-  /** Resources of which not everything is stored alike. */
-  readonly storage: readonly StorageLine[];
   /** What this user may not see, or nobody can read, and why. */
   readonly unknown: readonly string[];
 }
@@ -89,17 +84,6 @@ export interface FreezeLine {
   readonly since?: string;
 }
 
-/** A resource of which not everything is stored alike. */
-export interface StorageLine {
-  readonly resource: string;
-  /** The hashes of the versions that objects may be stored in by its StorageState; `unknown` stands for any. */
-  readonly storedVersions: readonly string[];
-  /** The hash of what API servers store now; `unknown` where they do not agree. */
-  readonly storageVersion: string;
-  /** When the trigger looked last, RFC 3339. */
-  readonly lookedAt?: string;
-}
-
 const CONTROLLER = `${SYSTEM_NAMESPACE}/${CONTROLLER_LEASE}`;
 
 /**
@@ -129,9 +113,7 @@ export async function readStatus(client: Client, signal: AbortSignal): Promise<C
     const { identity: owner, lease, since } = freezer === "other" ? {} : freezer;
     freezes.push(withoutUndefined<FreezeLine>({ crd: metadata.name, owner, lease, since }));
   }
-  const states = await ask(client, () => readStorageStates(client, signal), signal);
-  const storage = [...(states ?? [])].flatMap(([resource, state]) => storageLine(resource, state));
-  return { controller, migrations, runs, freezes, storage, unknown };
+  return { controller, migrations, runs, freezes, unknown };
 }
 
 /** The part of a status that is about one resource or one migration. */
@@ -143,7 +125,6 @@ export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
     migrations,
     runs: status.runs.filter(({ resource }) => resources.has(resource)),
     freezes: status.freezes.filter(({ crd }) => resources.has(crd)),
-    storage: status.storage.filter(({ resource }) => resources.has(resource)),
   };
 }
 
@@ -218,18 +199,4 @@ async function readLeases(
     const state = holder === undefined ? "released" : held;
     return withoutUndefined<LeaseLine>({ state, lease: `${namespace}/${metadata.name}`, holder, renewed });
   });
-}
-
-/** The line of a StorageState that lists several versions, or none that is agreed on. */
-export function storageLine(resource: string, { status }: Pick<ReadStorageState, "status">): readonly StorageLine[] {
-  const {
-    currentStorageVersionHash: current,
-    lastHeartbeatTime,
-    persistedStorageVersionHashes: persisted,
-  } = status ?? {};
-  if (current === undefined || persisted === undefined) return [];
-  if (persisted.length === 1 && persisted[0] === current && current !== UNKNOWN_HASH) return [];
-  const storedVersions = persisted.map(hashTextOf);
-  const line = { resource, storedVersions, storageVersion: hashTextOf(current), lookedAt: lastHeartbeatTime };
-  return [withoutUndefined<StorageLine>(line)];
 }

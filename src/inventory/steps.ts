@@ -1,11 +1,26 @@
 import { isDeepStrictEqual } from "node:util";
+import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
 import { type JsonObject, objectIn, textIn } from "../api/json-fields.ts";
 import { epochOf } from "../apiservers/converge.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import { CRD_FIELD_MANAGER, MIGRATING } from "../freeze/rule.ts";
 import { type Crd, hasConversionWebhook, storageVersion } from "../kube/objects.ts";
-import { crdProblem, pruneDoubt, storedVersionsOwner } from "./crd-state.ts";
-import type { CrdManifest } from "./manifests.ts";
+import { crdProblem, pruneDoubt, storedVersionsOwner } from "../migrator/crd-state.ts";
+
+/** A CRD as a file has it. */
+export interface CrdManifest {
+  readonly name: string;
+  readonly source: string;
+  /** `apiextensions.k8s.io/v1`, or an older version. */
+  readonly apiVersion: string;
+  readonly labels: JsonObject;
+  readonly annotations: JsonObject;
+  readonly spec: JsonObject;
+  /** `spec.versions`, as far as they have names: the API server judges the rest. */
+  readonly versions: readonly V1CustomResourceDefinitionVersion[];
+  /** The storage version; empty where there is not exactly one, which the API server refuses. */
+  readonly target: string;
+}
 
 /** One step from the CRD of the cluster to that of a file. Field names are those of `-o json`. */
 export interface Step {

@@ -20,8 +20,16 @@ import {
   objectsOf,
 } from "./inventory.ts";
 import { type Loss, lossText, MAX_COUNTED, readLosses } from "./losses.ts";
-import type { CrdManifest } from "./manifests.ts";
-import { bringsOtherWebhook, hasVersion, plain, type Plan, type Step, steps, webhookOf } from "./steps.ts";
+import {
+  bringsOtherWebhook,
+  type CrdManifest,
+  hasVersion,
+  plain,
+  type Plan,
+  type Step,
+  steps,
+  webhookOf,
+} from "./steps.ts";
 
 /** What `check -f` and `migrate -f --dry-run` say of one CRD of a file. Field names are those of `-o json`. */
 export interface CheckEntry extends Omit<Plan, "verdict"> {

@@ -4,7 +4,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { chooseGuard, freeze, parseOwner, unfreeze, unfreezeLeftBehind } from "../freeze/freeze.ts";
 import { proveFreeze } from "../freeze/prove.ts";
 import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from "../freeze/rule.ts";
-import { crdProblem, storedVersionsOwner } from "../inventory/crd-state.ts";
+import { crdProblem, storedVersionsOwner } from "./crd-state.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, storageVersion } from "../kube/objects.ts";

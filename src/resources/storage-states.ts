@@ -95,6 +95,6 @@ export function versionTextOf(
 }
 
 /** A storageVersionHash of a StorageState, in words. */
-export function hashTextOf(hash: string): string {
+function hashTextOf(hash: string): string {
   return hash === UNKNOWN_HASH ? "unknown" : `hash ${hash}`;
 }

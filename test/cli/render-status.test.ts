@@ -21,7 +21,6 @@ const NOTHING: ClusterStatus = {
   migrations: [],
   runs: [],
   freezes: [],
-  storage: [],
   unknown: [],
 };
 const STATUS: ClusterStatus = {

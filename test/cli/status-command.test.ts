@@ -19,7 +19,6 @@ const answers: Readonly<Record<string, unknown>> = {
   "/version": { gitVersion: "v1.36.3" },
   "/apis": groupList("migration.k8s.io/v1alpha1"),
   "/apis/migration.k8s.io/v1alpha1/storageversionmigrations": { ...EMPTY, items: [MIGRATION] },
-  "/apis/migration.k8s.io/v1alpha1/storagestates": EMPTY,
   "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": EMPTY,
   "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases": EMPTY,
   "/apis/coordination.k8s.io/v1/namespaces/kube-storage-migration/leases": EMPTY,

@@ -4,9 +4,8 @@ import {
   type MigrationCondition,
   type MigrationStatus,
   type StorageVersionMigration,
-  UNKNOWN_HASH,
 } from "../../src/api/migration.ts";
-import { type ClusterStatus, migrationLine, statusOf, storageLine } from "../../src/inventory/status.ts";
+import { type ClusterStatus, migrationLine, statusOf } from "../../src/inventory/status.ts";
 
 function migration(status?: MigrationStatus): StorageVersionMigration {
   return {
@@ -63,7 +62,7 @@ await tap.test("statusOf() finds a resource by its own name and by that of its m
     lease: `kube-system/ksvm-migrate.${crd}`,
   }));
   const controller = { state: "none" } as const;
-  const nothing = { controller, storage: [], unknown: [] } as const;
+  const nothing = { controller, unknown: [] } as const;
   const status: ClusterStatus = { ...nothing, migrations: [line, other], runs, freezes };
   const expected = { ...status, migrations: [line], runs: runs.slice(0, 1), freezes: freezes.slice(0, 1) };
   t.same(statusOf(status, "widgets.example.com"), expected);
@@ -74,25 +73,4 @@ await tap.test("statusOf() finds a resource by its own name and by that of its m
     runs: runs.slice(1),
     freezes: freezes.slice(1),
   });
-});
-
-const [V1, BETA] = ["8aSe+NMegvE=", "AAAAAAAAAAA="];
-const lastHeartbeatTime = "2026-01-01T00:00:00Z";
-const resource = "deployments.apps";
-
-function shown(current: string | undefined, persisted: readonly (string | undefined)[]) {
-  const hashes = persisted.map((hash) => hash ?? "");
-  const status = { currentStorageVersionHash: current ?? "", persistedStorageVersionHashes: hashes, lastHeartbeatTime };
-  return storageLine(resource, { status });
-}
-
-await tap.test("storageLine() shows what a StorageState does not show to be stored alike", async (t) => {
-  t.same(shown(V1, [V1]), [], "negative control");
-  t.same(storageLine(resource, {}), [], "one that was never filled says nothing");
-  const common = { resource, lookedAt: lastHeartbeatTime };
-  t.same(shown(V1, [BETA, V1]), [
-    { ...common, storedVersions: [`hash ${BETA}`, `hash ${V1}`], storageVersion: `hash ${V1}` },
-  ]);
-  t.same(shown(UNKNOWN_HASH, [V1]), [{ ...common, storedVersions: [`hash ${V1}`], storageVersion: "unknown" }]);
-  t.same(shown(V1, [UNKNOWN_HASH]), [{ ...common, storedVersions: ["unknown"], storageVersion: `hash ${V1}` }]);
 });

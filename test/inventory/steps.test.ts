@@ -1,6 +1,6 @@
 // The planner: from a CRD of the cluster to that of a file, each pair with its steps.
 import tap from "tap";
-import { type CrdManifest } from "../../src/inventory/manifests.ts";
+import { type CrdManifest } from "../../src/inventory/steps.ts";
 import { type Facts, plain, type Plan, type Step, steps } from "../../src/inventory/steps.ts";
 import { epochOf } from "../../src/apiservers/converge.ts";
 import { MIGRATING } from "../../src/freeze/rule.ts";

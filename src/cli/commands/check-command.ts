@@ -1,5 +1,4 @@
 import { KsvmError } from "../../errors.ts";
-import { readManifests } from "../../inventory/manifests.ts";
 import { check, type CheckEntry } from "../../inventory/upgrade.ts";
 import { repeated } from "../flags/kinds.ts";
 import { NO_OPERANDS } from "../flags/operands.ts";
@@ -10,7 +9,7 @@ import { printable } from "../render/printable.ts";
 import { renderCheck } from "../render/render-check.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
-import { readManifestFiles } from "../shared/read-manifest-files.ts";
+import { readManifestFiles, readManifests } from "../shared/crd-files.ts";
 
 const EXIT_CODES: Readonly<Record<CheckEntry["verdict"], ExitCode>> = {
   applicable: EXIT.done,

@@ -1,4 +1,4 @@
-import { readManifests, type CrdManifest } from "../../inventory/manifests.ts";
+import type { CrdManifest } from "../../inventory/steps.ts";
 import { check, type CheckEntry, upgrade, type UpgradeEnd, type UpgradeOptions } from "../../inventory/upgrade.ts";
 import { isDenial, whose } from "../../kube/errors.ts";
 import { documentOf } from "../render/document.ts";
@@ -6,7 +6,7 @@ import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import { printable } from "../render/printable.ts";
 import { describeEntry, describeRefusal } from "../render/render-check.ts";
 import type { Reporter } from "../render/reporter.ts";
-import { readManifestFiles } from "../shared/read-manifest-files.ts";
+import { readManifestFiles, readManifests } from "../shared/crd-files.ts";
 import { reportOn, type RunSession } from "../shared/resource-run.ts";
 
 /** What `ksvm migrate -f` is told. */

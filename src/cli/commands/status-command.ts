@@ -78,8 +78,8 @@ export const STATUS_COMMAND = defineCommand({
   },
 });
 
-function isEmpty({ freezes, migrations, runs, storage }: ClusterStatus): boolean {
-  return migrations.length + runs.length + freezes.length + storage.length === 0;
+function isEmpty({ freezes, migrations, runs }: ClusterStatus): boolean {
+  return migrations.length + runs.length + freezes.length === 0;
 }
 
 /**

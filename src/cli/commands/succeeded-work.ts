@@ -1,7 +1,7 @@
 import { isWholeRun } from "../../api/migration.ts";
 import { epochOf } from "../../apiservers/converge.ts";
 import { type Crd, isClean, storageVersion } from "../../kube/objects.ts";
-import { pruneDoubt } from "../../inventory/crd-state.ts";
+import { pruneDoubt } from "../../migrator/crd-state.ts";
 
 /** What is left of a resource whose migration has succeeded. */
 interface LeftStored {

@@ -6,7 +6,6 @@ import type {
   LeaseLine,
   MigrationLine,
   RunLine,
-  StorageLine,
 } from "../../inventory/status.ts";
 import { IN_TREE_GROUP } from "../../migrator/in-tree.ts";
 import { documentOf } from "./document.ts";
@@ -32,7 +31,6 @@ export function renderStatus(status: ClusterStatus, format: StatusFormat, now: n
     migrationsTable(status.migrations, now),
     ...runsTable(status.runs, now),
     freezesTable(status.freezes, now),
-    ...storageTable(status.storage, now),
   ]);
 }
 
@@ -106,19 +104,6 @@ function freezesTable(freezes: readonly FreezeLine[], now: number): string {
   return renderTable([["FROZEN CRD", "BY", "LEASE", "SINCE"], ...rows]);
 }
 
-function storageTable(lines: readonly StorageLine[], now: number): readonly string[] {
-  if (lines.length === 0) {
-    return [];
-  }
-  const rows = lines.map(({ lookedAt, resource, storageVersion, storedVersions }) => [
-    resource,
-    storedVersions.join(","),
-    storageVersion,
-    ageOf(lookedAt, now),
-  ]);
-  return [renderTable([["NOT STORED ALIKE", "STORED", "STORAGE", "LOOKED AT"], ...rows])];
-}
-
 /**
  * What changed between two looks, a line each, for an output that cannot be overwritten.
  */
@@ -126,8 +111,7 @@ export function describeChanges(before: ClusterStatus, after: ClusterStatus): re
   const migrations = changesOf(before.migrations, after.migrations, ({ name }) => name, describeMigration);
   const runs = changesOf(before.runs, after.runs, ({ lease }) => `run of Lease ${lease}`, describeRun);
   const freezes = changesOf(before.freezes, after.freezes, ({ crd }) => crd, describeFreeze);
-  const storage = changesOf(before.storage, after.storage, ({ resource }) => resource, describeStorage);
-  return [...describeController(before, after), ...migrations, ...runs, ...freezes, ...storage];
+  return [...describeController(before, after), ...migrations, ...runs, ...freezes];
 }
 
 function describeController(
@@ -140,13 +124,6 @@ function describeController(
 
 function describeRun(run: RunLine | undefined): string {
   return run === undefined ? "ended" : [run.state, run.holder ?? ""].join(" ").trimEnd();
-}
-
-/** How a resource is stored that is not stored alike, in words; `undefined` stands for one that is. */
-function describeStorage(line: StorageLine | undefined): string {
-  return line === undefined
-    ? "no longer known to be stored in several versions"
-    : `stored in ${line.storedVersions.join(",")}`;
 }
 
 function changesOf<T>(

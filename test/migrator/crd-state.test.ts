@@ -1,5 +1,5 @@
 import t from "tap";
-import { crdProblem, pruneDoubt, storedVersionsOwner } from "../../src/inventory/crd-state.ts";
+import { crdProblem, pruneDoubt, storedVersionsOwner } from "../../src/migrator/crd-state.ts";
 import type { Crd, ManagedFieldsEntry } from "../../src/kube/objects.ts";
 import { crdLacking } from "../api/crd-lacking.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";

@@ -1,7 +1,11 @@
+import { open, readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
 import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
 import { parse, type Tags } from "yaml";
-import { type JsonObject, listIn, objectIn, textIn } from "../api/json-fields.ts";
-import { KsvmError } from "../errors.ts";
+import { type JsonObject, listIn, objectIn, textIn } from "../../api/json-fields.ts";
+import { KsvmError, messageOf } from "../../errors.ts";
+import type { CrdManifest } from "../../inventory/steps.ts";
+import type { CliIo } from "../render/io.ts";
 
 /** The text of one file, with its path, or of `stdin`. */
 export interface ManifestText {
@@ -9,23 +13,13 @@ export interface ManifestText {
   readonly text: string;
 }
 
-/** A CRD as a file has it. */
-export interface CrdManifest {
-  readonly name: string;
-  readonly source: string;
-  /** `apiextensions.k8s.io/v1`, or an older version. */
-  readonly apiVersion: string;
-  readonly labels: JsonObject;
-  readonly annotations: JsonObject;
-  readonly spec: JsonObject;
-  /** `spec.versions`, as far as they have names: the API server judges the rest. */
-  readonly versions: readonly V1CustomResourceDefinitionVersion[];
-  /** The storage version; empty where there is not exactly one, which the API server refuses. */
-  readonly target: string;
-}
+/** Stands for stdin, as with kubectl. */
+const STDIN = "-";
+/** The files of a directory that kubectl reads, too. */
+const MANIFEST_FILE = /\.(?:ya?ml|json)$/i;
 
 /** The most bytes of all files together. */
-export const MAX_MANIFEST_BYTES = 67_108_864;
+const MAX_MANIFEST_BYTES = 67_108_864;
 /** The most characters of one YAML document: parsing takes some 150 times that in memory. JSON may be larger. */
 const MAX_YAML_LENGTH = 8_388_608;
 /** Without this word a document holds no CRD, and is not parsed: there may be thousands of others. */
@@ -38,6 +32,89 @@ const YAML_OPTIONS = {
   customTags: (tags: Tags): Tags =>
     tags.filter((tag) => typeof tag === "string" || !(tag.tag.endsWith(":timestamp") || tag.format === "TIME")),
 } as const;
+
+/**
+ * Reads what `-f` names: files, directories (their `.yaml`, `.yml` and `.json` files, not those of directories in
+ * them), `-` for stdin. All together may have {@link MAX_MANIFEST_BYTES}.
+ * @throws {KsvmError} ManifestInvalid where one cannot be read, or all are too large.
+ */
+export async function readManifestFiles(paths: readonly string[], io: CliIo): Promise<readonly ManifestText[]> {
+  const texts: ManifestText[] = [];
+  const budget: Budget = { leftBytes: MAX_MANIFEST_BYTES };
+  for (const path of new Set(paths)) {
+    const sources = path === STDIN ? [STDIN] : await filesAt(path);
+    for (const source of sources) {
+      texts.push({
+        source: source === STDIN ? "stdin" : source,
+        text: source === STDIN ? await readStdin(io, budget) : await readFile(source, budget),
+      });
+    }
+  }
+  return texts;
+}
+
+async function filesAt(path: string): Promise<readonly string[]> {
+  try {
+    if (!(await stat(path)).isDirectory()) {
+      return [path];
+    }
+    const names = (await readdir(path)).filter((name) => MANIFEST_FILE.test(name));
+    if (names.length > 0) {
+      return names.toSorted().map((name) => join(path, name));
+    }
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+  throw new KsvmError("ManifestInvalid", `Cannot read ${path}: the directory has no .yaml, .yml or .json file`);
+}
+
+interface Budget {
+  leftBytes: number;
+}
+
+/** Read as a stream: the size of a pipe or of a device is not known before. */
+async function readFile(path: string, budget: Budget): Promise<string> {
+  try {
+    const file = await open(path);
+    return await collect(path, file.createReadStream(), budget);
+  } catch (error) {
+    throw error instanceof KsvmError ? error : unreadable(path, error);
+  }
+}
+
+async function readStdin({ signal, stdin }: CliIo, budget: Budget): Promise<string> {
+  if (stdin === undefined) {
+    throw new KsvmError("ManifestInvalid", "Cannot read stdin: there is none");
+  }
+  const leave = (): void => (stdin as { destroy?: () => void }).destroy?.();
+  signal.addEventListener("abort", leave, { once: true });
+  try {
+    return await collect("stdin", stdin, budget);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error instanceof KsvmError ? error : unreadable("stdin", error);
+  } finally {
+    signal.removeEventListener("abort", leave);
+  }
+}
+
+async function collect(source: string, stream: AsyncIterable<Buffer | string>, budget: Budget): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) {
+    const bytes = Buffer.from(chunk);
+    budget.leftBytes -= bytes.length;
+    if (budget.leftBytes < 0) {
+      const limit = `${MAX_MANIFEST_BYTES / 1_048_576} MiB`;
+      throw new KsvmError("ManifestInvalid", `Cannot read ${source}: all files together are larger than ${limit}`);
+    }
+    chunks.push(bytes);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+function unreadable(path: string, cause: unknown): KsvmError {
+  return new KsvmError("ManifestInvalid", `Cannot read ${path}: ${messageOf(cause)}`, { cause });
+}
 
 /**
  * Reads the CRDs of files with one or many YAML or JSON documents, each an object or a list of objects.

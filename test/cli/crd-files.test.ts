@@ -1,5 +1,5 @@
 import tap from "tap";
-import { readManifests } from "../../src/inventory/manifests.ts";
+import { readManifests } from "../../src/cli/shared/crd-files.ts";
 
 function crd(name: string, more = ""): string {
   return `apiVersion: apiextensions.k8s.io/v1
