@@ -83,7 +83,7 @@ async function measure(
   await create(cluster, kind, one);
   await cluster.setVersions(kind, { storage: "v1" });
   say(`${one.name}: ksvm migrate`);
-  const args = ["migrate", kind.name, "--settle", "1s", "--unsafe-settle", "-o", "json"];
+  const args = ["migrate", kind.name, "--unsafe-settle", "1s", "-o", "json"];
   const run = await runKsvm(args, { kubeconfig: cluster.kubeconfig, signal, program });
   if (run.code !== 0 || run.usage === undefined) throw new Error(`Cannot count this run: ${run.code}: ${run.stderr}`);
   await verify(cluster, kind, { v1: one.count });

@@ -30,7 +30,7 @@ export const TOOLS: Readonly<Record<string, Tool>> = {
 const POLL_MS = 250;
 
 async function reencryptByKsvm({ cluster, program, signal }: ToolContext): Promise<number> {
-  const args = ["reencrypt", "secrets", "--settle", "1s", "--unsafe-settle", "-o", "json"];
+  const args = ["reencrypt", "secrets", "--unsafe-settle", "1s", "-o", "json"];
   const { code, seconds, stderr } = await runKsvm(args, { kubeconfig: cluster.kubeconfig, signal, program });
   if (code !== 0) throw new Error(`Cannot count this run: ksvm ended with ${code}: ${stderr}`);
   return seconds;

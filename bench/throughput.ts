@@ -45,9 +45,8 @@ export async function measureKsvm(
       const args = [
         "migrate",
         stale.kind.name,
-        "--settle",
-        "1s",
         "--unsafe-settle",
+        "1s",
         "--max-in-flight",
         String(maxInFlight),
         "-o",

@@ -26,9 +26,8 @@ export function ksvm(name: string, flags: readonly string[] = []): Contender {
       const args = [
         "migrate",
         stale.kind.name,
-        "--settle",
-        "1s",
         "--unsafe-settle",
+        "1s",
         "--apiserver-endpoints",
         route.url,
         "-o",

@@ -49,17 +49,7 @@ async function threeObjects(
     return new ScrapedMetrics(String(body)).sum("apiserver_request_total", ({ verb }) => verb !== "WATCH");
   };
   const before = await requests();
-  const args = [
-    "migrate",
-    kind.name,
-    "--settle",
-    "1s",
-    "--unsafe-settle",
-    "--apiserver-endpoints",
-    route.url,
-    "-o",
-    "json",
-  ];
+  const args = ["migrate", kind.name, "--unsafe-settle", "1s", "--apiserver-endpoints", route.url, "-o", "json"];
   const run = await runKsvm(args, { kubeconfig: route.kubeconfig, signal, program });
   if (run.code !== 0 || run.usage === undefined) throw new Error(`Cannot count this run: ${run.code}: ${run.stderr}`);
   const made = (await requests()) - before;
@@ -86,7 +76,7 @@ async function profile(cluster: Cluster, { program, signal }: PartContext): Prom
   const dir = mkdtempSync(join(tmpdir(), "ksvm-profile-"));
   try {
     const nodeFlags = ["--cpu-prof", `--cpu-prof-dir=${dir}`];
-    const args = ["migrate", stale.kind.name, "--settle", "1s", "--unsafe-settle", "-o", "json"];
+    const args = ["migrate", stale.kind.name, "--unsafe-settle", "1s", "-o", "json"];
     const run = await runKsvm(args, { kubeconfig: cluster.kubeconfig, signal, program, nodeFlags });
     if (run.code !== 0) throw new Error(`Cannot count this run: ${run.code}: ${run.stderr}`);
     const [file] = readdirSync(dir);

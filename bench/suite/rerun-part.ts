@@ -73,7 +73,7 @@ async function scrape({ controlPlane }: Cluster): Promise<ScrapedMetrics> {
 }
 
 function migrate({ cluster, stale }: Arena, { program, signal }: PartContext): Promise<unknown> {
-  return runKsvm(["migrate", stale.kind.name, "--settle", "1s", "--unsafe-settle", "-o", "json"], {
+  return runKsvm(["migrate", stale.kind.name, "--unsafe-settle", "1s", "-o", "json"], {
     kubeconfig: cluster.kubeconfig,
     signal,
     program,
@@ -82,7 +82,7 @@ function migrate({ cluster, stale }: Arena, { program, signal }: PartContext): P
 
 async function killed(arena: Arena, context: PartContext): Promise<void> {
   const end = new AbortController();
-  const run = runKsvm(["migrate", arena.stale.kind.name, "--settle", "1s", "--unsafe-settle", "-o", "json"], {
+  const run = runKsvm(["migrate", arena.stale.kind.name, "--unsafe-settle", "1s", "-o", "json"], {
     kubeconfig: arena.cluster.kubeconfig,
     program: context.program,
     signal: AbortSignal.any([context.signal, end.signal]),

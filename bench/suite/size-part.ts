@@ -88,7 +88,7 @@ async function migrated(
   { name, count, args }: { readonly name: string; readonly count: number; readonly args: readonly string[] },
   { program, signal }: PartContext,
 ): Promise<Row> {
-  const run = await runKsvm(["migrate", ...args, "--settle", "1s", "--unsafe-settle", "-o", "json"], {
+  const run = await runKsvm(["migrate", ...args, "--unsafe-settle", "1s", "-o", "json"], {
     kubeconfig: cluster.kubeconfig,
     signal,
     program,

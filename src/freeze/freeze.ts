@@ -57,8 +57,9 @@ export function freezerOf({ annotations = {}, managedFields = [] }: ObjectMeta):
       return Object.hasOwn(fields?.["f:metadata"]?.["f:annotations"] ?? {}, `f:${MIGRATING}`);
     })
     .map(({ manager }) => manager);
-  // The API server merges the oldest managers under that name. Another client may have emptied managedFields.
-  const isOurs = managers.some((manager) => manager === CRD_FIELD_MANAGER || manager === "ancient-changes");
+  // Another client may have emptied managedFields. Others of the API server's own are what was there before.
+  const ours = [CRD_FIELD_MANAGER, "ancient-changes", "before-first-apply"];
+  const isOurs = managers.some((manager = "") => ours.includes(manager));
   const mayBeOurs = managers.length === 0 && value === MIGRATING_VALUE;
   return isOurs || mayBeOurs ? (parseOwner(annotations[OWNER]) ?? "other") : "other";
 }
@@ -115,7 +116,9 @@ export async function freeze(
     }
     // The owner goes first. A freeze that arrives late, after the run has ended, must fail: the run has taken the owner off by then,
     // which moved the resourceVersion.
-    const claimed = await annotate(client, crd, { [OWNER]: JSON.stringify(owner) }, signal);
+    // Not broken off half way: a claim that arrives after the run has ended would name a run that is over.
+    const claimed = await annotate(client, crd, { [OWNER]: JSON.stringify(owner) }, new AbortController().signal);
+    signal.throwIfAborted();
     if (claimed === undefined) continue;
     if (guard.kind === "policy") await installPolicy(client, name, owner);
     const frozen = await annotate(client, claimed, { [MIGRATING]: MIGRATING_VALUE }, signal);

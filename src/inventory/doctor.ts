@@ -1,17 +1,13 @@
-import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
-import type { V1ValidatingWebhookConfiguration } from "@kubernetes/client-node";
 import { ApiServerMissing, identityLeases } from "../apiservers/find.ts";
-import { findReplicas, shakeHands } from "../certs/replicas.ts";
-import { KsvmError, messageOf } from "../errors.ts";
+import { KsvmError } from "../errors.ts";
 import { freezerOf, isHeld } from "../freeze/freeze.ts";
-import { MIGRATING, WEBHOOK_NAME } from "../freeze/rule.ts";
+import { MIGRATING } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
-import { type Crd, isClean, type Lease, storageVersion, WEBHOOK_CONFIGURATIONS } from "../kube/objects.ts";
+import { type Crd, isClean, type Lease, storageVersion } from "../kube/objects.ts";
 import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "../migrator/crd-state.ts";
 import {
-  ask,
   everyCrdMetadata,
   fieldVersionsText,
   findCrd,
@@ -34,7 +30,6 @@ export type FindingKind =
   | "stuck-freeze"
   | "foreign-freeze"
   | "silent-api-server"
-  | "silent-webhook"
   | "not-looked-at";
 
 /** One thing that is wrong. Field names are those of `ksvm doctor -o json`. */
@@ -72,8 +67,8 @@ export async function examine(
     if (findings !== undefined || given.length === 0) return findings ?? [];
     throw new KsvmError("ResourceNotFound", `Cannot diagnose "${name}": no CustomResourceDefinition has this name`);
   });
-  const others = given.length > 0 ? [] : [silentApiServers(client, signal), silentWebhook(client, signal)];
-  return { items: [...found, ...(await Promise.all(others.map(orNotLookedAt)))].flat(), lookedAt: names.size };
+  const others = given.length > 0 ? [] : await orNotLookedAt(silentApiServers(client, signal));
+  return { items: [...found.flat(), ...others], lookedAt: names.size };
 }
 
 /** What this user may not look at is a finding, too. */
@@ -134,14 +129,14 @@ export function diagnose(crd: Crd, objects: FoundObjects, isRunAlive?: boolean):
     const meaning = `objects are stored in ${unreadableIn}, which the CRD no longer has: no client can list any object`;
     add("unreadable-objects", "data", meaning, repair, { versions: [unreadableIn], objects: "unknown" });
   } else if (cause !== undefined) {
-    const meaning = `the objects cannot be listed, so it is not known whether they can be read: ${cause}`;
+    const meaning = `it is not known whether all objects can be read: ${cause}`;
     const help = "make what the message names work, or grant list on the resource, and run ksvm doctor again";
     add("unlisted-objects", "unknown", meaning, help);
   }
   const restored = crd.spec.versions.filter(isRestored).map((version) => version.name);
   if (restored.length > 0) {
     const names = restored.join(", ");
-    const meaning = `ksvm doctor brought ${names} back, and was interrupted before every object was migrated`;
+    const meaning = `ksvm doctor brought ${names} back, and was interrupted before it could remove it again`;
     add("unfinished-repair", "data", meaning, repair, { versions: restored, ...counted });
   }
   const doubt = pruneDoubt(crd);
@@ -184,12 +179,18 @@ export function diagnose(crd: Crd, objects: FoundObjects, isRunAlive?: boolean):
   return findings;
 }
 
+/** The CRDs that a repair is for: those whose objects are unreadable, or were before a repair that has not ended. */
+export function toRepair(findings: readonly Finding[]): readonly string[] {
+  const found = findings.filter(({ finding, severity }) => severity === "data" && finding !== "unproven-prune");
+  return [...new Set(found.map(({ object }) => object))];
+}
+
 /** An API server that lives renews its identity Lease every 10 s, and up to half a second later. */
 const WATCH_LEASES_MS = 15_000;
 const OVERDUE_MS = 30_000;
 
 function renewedAt({ spec }: Lease): number {
-  return Date.parse(String(spec?.renewTime));
+  return Date.parse(String(spec?.renewTime)) || 0;
 }
 
 /**
@@ -215,36 +216,4 @@ async function silentApiServers(client: Client, signal: AbortSignal): Promise<re
     const help = `only if that API server is gone for good: kubectl delete lease ${name} -n kube-system`;
     return { finding: "silent-api-server", severity: "action", object: `leases/${name}`, meaning, help };
   });
-}
-
-/**
- * Whether nothing answers for ksvm's webhook: of a Service the API server knows the endpoints that serve, a URL is
- * called from here by a TLS handshake.
- */
-async function silentWebhook(client: Client, signal: AbortSignal): Promise<readonly Finding[]> {
-  const path = `${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`;
-  const read = () => client.find<V1ValidatingWebhookConfiguration>(path, { signal });
-  const { service, url } = (await ask(client, read, signal))?.webhooks?.[0]?.clientConfig ?? {};
-  let silence: string | undefined;
-  if (url !== undefined) {
-    const { hostname, port } = new URL(url);
-    const host = hostname.replaceAll(/[[\]]/g, "");
-    const address = { host, port: Number(port || 443) };
-    await shakeHands(address, isIP(host) === 0 ? host : "", signal).catch((error: unknown) => {
-      signal.throwIfAborted();
-      silence = `${url} does not answer from here (${messageOf(error)})`;
-    });
-  } else if (service !== undefined) {
-    const { name, namespace } = service;
-    const replicas = await findReplicas(client, { namespace, service: name }, signal);
-    const missing = `this user may not list EndpointSlices in ${namespace}`;
-    if (replicas === undefined)
-      throw new KsvmError("Forbidden", `Cannot find what answers for the webhook: ${missing}`);
-    if (replicas.length === 0) silence = `Service "${namespace}/${name}" has no endpoint that serves`;
-  }
-  if (silence === undefined) return [];
-  const object = `validatingwebhookconfigurations/${WEBHOOK_NAME}`;
-  const meaning = `${silence}: nothing is pruned, and the storage version of a frozen CRD cannot be changed`;
-  const help = `start ksvm again, or if it was uninstalled: kubectl delete ${object}`;
-  return [{ finding: "silent-webhook", severity: "action", object, meaning, help }];
 }

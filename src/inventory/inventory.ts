@@ -22,11 +22,6 @@ import { retry } from "../kube/retry.ts";
  * that a thousand CRDs and a million objects take no more memory than a few.
  */
 
-/** Every CRD, schemas included. */
-export function everyCrd(client: Client, signal: AbortSignal): AsyncGenerator<Crd, void> {
-  return everyItem<Crd>(client, CRDS, signal);
-}
-
 /** The metadata of every CRD. */
 export function everyCrdMetadata(client: Client, signal: AbortSignal): AsyncGenerator<KubeObject, void> {
   return everyItem(client, CRDS, signal, METADATA_LIST);

@@ -2,8 +2,9 @@ import { withoutUndefined } from "../api/json-fields.ts";
 import { HEARTBEAT_LIMIT_MS, resourceNameOf } from "../api/migration.ts";
 import { DEFAULT_SETTLE_MS } from "../apiservers/settle.ts";
 import { freezerOf } from "../freeze/freeze.ts";
+import { CRD_FIELD_MANAGER } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
-import { type Crd, hasConversionWebhook, isClean, storageVersion } from "../kube/objects.ts";
+import { type Crd, CRDS, hasConversionWebhook, isClean, storageVersion } from "../kube/objects.ts";
 import type { ServedResource } from "../resources/migratable.ts";
 import { discoverMigratable, findResource } from "../resources/discover.ts";
 import {
@@ -12,10 +13,10 @@ import {
   storedEncodingOf,
   versionTextOf,
 } from "../resources/storage-states.ts";
-import { crdProblem, pruneDoubt } from "../migrator/crd-state.ts";
+import { crdProblem, pruneDoubt, storedVersionsOwner, unlistedVersions } from "../migrator/crd-state.ts";
 import {
   ask,
-  everyCrd,
+  everyItem,
   type FieldVersions,
   findCrd,
   forEach,
@@ -95,7 +96,7 @@ export function isStale({ action }: PlanEntry): boolean {
   return action === "migrate" || action === "blocked";
 }
 
-/** The same without counts. */
+/** What is wanted of the cluster, without counts. */
 export async function readEntries(
   client: Client,
   { crdsOnly = false, names, onUnavailable }: PlanSelection,
@@ -109,7 +110,7 @@ export async function readEntries(
     else entries.set(name, planCrd(crd));
   }
   if (names === undefined) {
-    for await (const crd of everyCrd(client, signal)) entries.set(crd.metadata.name, planCrd(crd));
+    for await (const crd of everyItem<Crd>(client, CRDS, signal)) entries.set(crd.metadata.name, planCrd(crd));
   }
   if (names === undefined && !crdsOnly) {
     const { migratable, unread } = await discoverMigratable(client, signal);
@@ -134,11 +135,16 @@ export function planCrd(crd: Crd): PlanEntry {
   const { metadata, spec, status } = crd;
   const storage = storageVersion(crd);
   const doubt = pruneDoubt(crd);
+  const owner = storedVersionsOwner(crd);
+  const unlisted = unlistedVersions(crd);
+  const isForeign = doubt === undefined && owner !== undefined && owner !== CRD_FIELD_MANAGER && unlisted.length > 0;
   const problem = crdProblem(crd);
   const freezer = freezerOf(metadata);
   const isStopped = problem !== undefined || freezer === "other";
   const run = freezer === "other" ? "another owner" : `${freezer?.identity} since ${freezer?.since}`;
-  const remedy = doubt && `${doubt}; to rewrite them, run ksvm migrate ${metadata.name} --force`;
+  const command = `run ksvm migrate ${metadata.name} --force`;
+  const foreign = `${owner} took ${unlisted.join(", ")} out of storedVersions: before it leaves the CRD, ${command}`;
+  const remedy = doubt && `${doubt}; to rewrite them, ${command}`;
   return withoutUndefined<PlanEntry>({
     name: metadata.name,
     kind: spec.names.kind,
@@ -147,8 +153,9 @@ export function planCrd(crd: Crd): PlanEntry {
     storedVersions: status?.storedVersions ?? [],
     servedVersions: objectsOf(crd).versions,
     action: isClean(crd) && doubt === undefined ? "none" : isStopped ? "blocked" : "migrate",
-    removableVersions: isStopped ? [] : spec.versions.flatMap(({ name }) => (name === storage ? [] : [name])),
-    note: joined(problem?.reason ?? (freezer && `frozen by ${run}`), remedy),
+    removableVersions:
+      isStopped || isForeign ? [] : spec.versions.map(({ name }) => name).filter((one) => one !== storage),
+    note: joined(problem?.reason ?? (freezer && `frozen by ${run}`), isForeign ? foreign : remedy),
     help: problem?.help,
     conversion: hasConversionWebhook(crd) ? "Webhook" : undefined,
   });

@@ -21,12 +21,6 @@ export const REPAIR_STEPS: readonly string[] = [
   "remove what was added to spec.versions again",
 ];
 
-/** The CRDs that a repair is for: what was found names it as the help. */
-export function toRepair(findings: readonly { readonly object: string; readonly help: string }[]): readonly string[] {
-  const found = findings.filter(({ help, object }) => help === `ksvm doctor ${object} --repair`);
-  return [...new Set(found.map(({ object }) => object))];
-}
-
 /** What a repair takes. */
 export interface RepairContext {
   readonly client: Client;

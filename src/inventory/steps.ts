@@ -57,7 +57,12 @@ export interface Plan {
 export interface Facts {
   /** The version of objects that the API server cannot decode, because the CRD no longer has it. */
   readonly lostIn?: string | undefined;
-  /** The `uid/generation` of the CRD at which this call tried every object in the file's storage version. */
+  /** Whether no object has a field that the file's schemas lack. */
+  readonly isLossless?: boolean | undefined;
+  /**
+   * The `uid/generation` of the CRD at which this call tried every object in the file's storage version. Neither a try
+   * nor a rewrite is seen in the CRD, so that after a kill both are done again.
+   */
   readonly tried?: string | undefined;
   /** The `uid/generation` of the CRD at which this call rewrote every object. */
   readonly rewritten?: string | undefined;
@@ -67,14 +72,14 @@ const CRD_API_VERSION = "apiextensions.k8s.io/v1";
 
 /**
  * The steps that are left between the CRD of the cluster and a file. Everything else follows from them: what `check -f`
- * says, and what `migrate -f` does. What was done is in the CRD, so that after a kill at any point they go on there.
+ * says, and what `migrate -f` does. What was written is in the CRD, so that after a kill at any point they go on there.
  *
  * No version is dropped before this call has rewritten every object: other clients take versions out of storedVersions
  * in which objects are stored.
  *
  * @param live missing where the cluster has no such CRD
  */
-export function steps(live: Crd | undefined, file: CrdManifest, { lostIn, rewritten, tried }: Facts): Plan {
+export function steps(live: Crd | undefined, file: CrdManifest, { isLossless, lostIn, rewritten, tried }: Facts): Plan {
   const { apiVersion, name, target } = file;
   if (apiVersion !== CRD_API_VERSION) {
     const help = `write the file for ${CRD_API_VERSION}: each entry of spec.versions needs a schema of its own`;
@@ -86,17 +91,25 @@ export function steps(live: Crd | undefined, file: CrdManifest, { lostIn, rewrit
   const { storedVersions = [] } = live.status ?? {};
   const losesWebhook = hasConversionWebhook(live) && webhookOf(file.spec["conversion"]) === undefined;
   // No object may be stored in them once the file is applied, whether or not storedVersions lists them: the versions
-  // that it drops and, where nothing converts any more, all but its storage version.
+  // that it drops and, where nothing converts any more, those that it keeps beside its storage version.
   const outgoing = [...new Set([...storedVersions, ...live.spec.versions.map((version) => version.name)])].filter(
     (version) => !hasVersion(file, version) || (losesWebhook && version !== target),
   );
   const names = outgoing.join(", ");
   const isMove = target !== storageVersion(live);
+  // The storage version moves in a step of its own, so that objects leave the others before the file is applied.
   const isFlip = isMove && outgoing.length > 0;
 
   const problem = crdProblem(live);
-  // A file that drops nothing may end the state that stops everything else, as by serving a version again.
-  const after = { ...live, spec: { ...plain(live.spec), versions: [...file.versions] } };
+  // A file that drops nothing may end the state that stops everything else, as by serving a version again. Whether its
+  // schemas are structural says the API server. Fields that no schema describes are for a user to look at before.
+  const preserveUnknownFields = isLossless !== true && live.spec.preserveUnknownFields === true;
+  const conditions = (live.status?.conditions ?? []).filter(({ type }) => type !== "NonStructuralSchema");
+  const after = {
+    ...live,
+    spec: { ...plain(live.spec), preserveUnknownFields, versions: [...file.versions] },
+    status: { ...live.status, conditions },
+  };
   if (problem !== undefined && (outgoing.length > 0 || crdProblem(after) !== undefined)) {
     return noWay(problem.reason, problem.help);
   }
@@ -125,18 +138,21 @@ export function steps(live: Crd | undefined, file: CrdManifest, { lostIn, rewrit
     applyStep({ ...file.spec, ...conversionOf(file, live) }),
   ];
   if (outgoing.length === 0) return applicable("it keeps every version of the CRD", left);
-  const what = outgoing.every((version) => hasVersion(file, version))
-    ? `it has no conversion webhook, so that nothing would convert ${names} to ${target}`
-    : `it drops ${names}`;
+  const dropped = outgoing.filter((version) => !hasVersion(file, version)).join(", ");
+  const what =
+    dropped === ""
+      ? `it has no conversion webhook, so that nothing would convert ${names} to ${target}`
+      : `it drops ${dropped}`;
   const needs = (why: string): Plan => ({
     verdict: "needs-migration",
-    reason: `${what}, and objects may be stored in it${why}`,
+    reason: `${what}, and objects may be stored there${why}`,
     help: [],
     steps: left,
   });
-  if (outgoing.some((version) => storedVersions.includes(version))) return needs(": storedVersions lists it");
+  const listed = outgoing.filter((version) => storedVersions.includes(version)).join(", ");
+  if (listed !== "") return needs(`: storedVersions lists ${listed}`);
   const owner = storedVersionsOwner(live);
-  const unlisted = `it is not in storedVersions${owner === undefined ? "" : `, which ${owner} wrote`}`;
+  const unlisted = `storedVersions does not list that${owner === undefined ? "" : `, which ${owner} wrote`}`;
   const isProven = owner === CRD_FIELD_MANAGER || (owner === undefined && pruneDoubt(live) === undefined);
   return isProven ? applicable(`${what}, and ${unlisted}`, left) : needs(` although ${unlisted}`);
 }
@@ -226,8 +242,9 @@ export function bringsOtherWebhook(file: CrdManifest, live: Crd): boolean {
 /** Where the webhook of a `spec.conversion` is; `undefined` where none converts. */
 export function webhookOf(conversion: unknown): string | undefined {
   const { service, url } = clientConfigIn(conversion) ?? {};
-  const { name, namespace } = objectIn(service) ?? {};
-  return name === undefined ? textIn(url) : `Service ${textIn(namespace)}/${textIn(name)}`;
+  const { name, namespace, path = "/", port = 443 } = objectIn(service) ?? {};
+  const at = `${port === 443 ? "" : `:${String(port)}`}${path === "/" ? "" : String(path)}`;
+  return name === undefined ? textIn(url) : `Service ${textIn(namespace)}/${textIn(name)}${at}`;
 }
 
 function clientConfigIn(conversion: unknown): JsonObject | undefined {

@@ -1,11 +1,20 @@
 import { withoutUndefined } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
-import { epochOf } from "../apiservers/converge.ts";
+import { convergeAll, EpochChanged, epochOf } from "../apiservers/converge.ts";
+import type { ApiServerOptions } from "../apiservers/find.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { unfreezeLeftBehind } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import { ApiError, isForbidden, whose } from "../kube/errors.ts";
-import { collectionPath, type Crd, CRDS, JSON_PATCH, METADATA_LIST, storageVersion } from "../kube/objects.ts";
+import {
+  collectionPath,
+  type Crd,
+  CRDS,
+  hasConversionWebhook,
+  JSON_PATCH,
+  METADATA_LIST,
+  storageVersion,
+} from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { Limiter } from "../migrator/limiter.ts";
 import { LEAVING_VERSIONS, rewriteAll, targetOf } from "../migrator/rewrite.ts";
@@ -94,7 +103,7 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
   const read = live && count !== undefined ? readLosses(client, live, file, count, signal) : undefined;
   const known = await read?.catch(refusal);
   const losses = known instanceof ApiError ? undefined : known;
-  const plan = steps(live, file, { lostIn: unreadableIn });
+  const plan = steps(live, file, { lostIn: unreadableIn, isLossless: losses?.length === 0 });
   let entry = withoutUndefined<CheckEntry>({
     name: file.name,
     source: file.source,
@@ -115,7 +124,8 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
     const causes = otherCauses(refused);
     if (causes.length === 0) continue;
     if (!isForbidden(refused)) {
-      return { ...entry, verdict: "refused", reason: `the API server refuses it: ${causes.join("; ")}`, steps: [] };
+      const [reason, help] = [`the API server refuses it: ${causes.join("; ")}`, ["change what it names in this file"]];
+      return { ...entry, verdict: "refused", reason, help, steps: [] };
     }
     const reason = "this user may not send a dry run of it, so it is not known whether it is accepted";
     return plan.verdict === "applicable" ? { ...entry, verdict: "unknown", reason } : entry;
@@ -148,7 +158,7 @@ function notesOn(
   live: Crd,
   file: CrdManifest,
   planned: readonly Step[],
-  { count, fieldVersions, unreadableIn }: FoundObjects,
+  { count, fieldVersions, problem, unreadableIn }: FoundObjects,
   losses: readonly Loss[] = [],
 ): readonly string[] {
   const { name, target } = file;
@@ -173,6 +183,10 @@ function notesOn(
     unreadableIn !== undefined &&
       hasVersion(file, unreadableIn) &&
       `it brings ${unreadableIn} back, in which objects are stored: run ksvm migrate ${name} --force then`,
+    planned.some(({ kind, spec }) => kind === "serve" && spec !== undefined) &&
+      count !== 0 &&
+      `its objects were not tried in ${target}: ksvm migrate -f does that before anything is stored in it`,
+    problem !== undefined && planned.length === 1 && `its objects cannot be listed: ${problem}`,
   ].filter((note) => note !== false);
 }
 
@@ -202,6 +216,8 @@ export interface UpgradeOptions {
   readonly signal: AbortSignal;
   /** Rewrites every object, also where the CRD is clean. @returns whether that is done and storedVersions pruned */
   readonly migrate: () => Promise<boolean>;
+  /** How the API servers are found. */
+  readonly apiServers: ApiServerOptions;
   /** Told before each step, and what there is to know of the file. */
   readonly onStep: (step: Step, notes: readonly string[]) => void;
   /** Told what is waited for. */
@@ -224,12 +240,39 @@ const MAX_TURNS = 20;
  * @throws {KsvmError} StorageVersionChanged where another client undoes the steps; whatever a request fails with
  */
 export async function upgrade(client: Client, file: CrdManifest, options: UpgradeOptions): Promise<UpgradeEnd> {
-  const { isApplied, migrate, onStep, signal } = options;
+  const { isApplied, migrate, signal } = options;
   const asked = { client, file, signal };
   const found = await findCrd(client, file.name, signal);
   if (found !== undefined) await unfreezeLeftBehind(client, found, signal);
   const entry = await survey(asked, found);
   if (entry.verdict === "refused" || entry.verdict === "data-loss") return { outcome: "refused", entry };
+  const over = { client, file, signal: new AbortController().signal };
+  let end: Awaited<ReturnType<typeof takeSteps>>;
+  try {
+    end = await takeSteps(asked, entry, options);
+  } finally {
+    await handOver(over);
+  }
+  if (end.outcome !== "done" || !isApplied || !end.isRewritten) return end;
+  // Until versions left, clients may have written objects in one. Then their managedFields name it.
+  const last = await findCrd(client, file.name, signal);
+  const isNamed = last !== undefined && (await goneFields(asked, last)) !== undefined;
+  return isNamed && !(await migrate()) ? { outcome: "incomplete", entry } : end;
+}
+
+/** The managedFields that name a version which the file does not have. */
+async function goneFields({ client, file, signal }: Question, crd: Crd): Promise<FieldVersions | undefined> {
+  const isGone = (version: string): boolean => !hasVersion(file, version);
+  return (await lookAtObjects(client, objectsOf(crd), signal, isGone)).fieldVersions;
+}
+
+async function takeSteps(
+  asked: Question,
+  entry: CheckEntry,
+  options: UpgradeOptions,
+): Promise<UpgradeEnd & { readonly isRewritten?: boolean }> {
+  const { client, file, signal } = asked;
+  const { apiServers, isApplied, migrate, onStep } = options;
   let [tried, rewritten]: (string | undefined)[] = [];
   for (let turn = 0; ; turn++) {
     if (turn === MAX_TURNS) {
@@ -238,41 +281,43 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
       throw new KsvmError("StorageVersionChanged", text);
     }
     const live = await findCrd(client, file.name, signal);
-    const plan = steps(live, file, { tried, rewritten });
+    const plan = steps(live, file, { tried, rewritten, isLossless: entry.losses?.length === 0 });
     const [step] = plan.steps;
     if (step === undefined) return { outcome: "refused", entry: { ...entry, ...plan } };
     // Without --apply it ends with the migration, and moves the storage version only for that.
-    if (!isApplied && plan.steps.every(({ kind }) => kind !== "migrate")) break;
+    const done = { outcome: "done", entry, isRewritten: rewritten !== undefined } as const;
+    if (!isApplied && plan.steps.every(({ kind }) => kind !== "migrate")) return done;
     onStep(step, entry.notes);
     try {
       const written = step.spec === undefined ? live : await write(asked, live, step.spec);
-      if (step.kind === "apply") break;
+      if (step.kind === "apply") return done;
       if (live === undefined || written === undefined) continue;
       if (step.kind === "serve") {
         const tally = await tryObjects(asked, live, written, options);
         if (tally.failed > 0) return { outcome: "refused", entry: rejected(entry, tally) };
+        // One that has not observed it can read nothing that the others store in that version next.
+        await convergeAll(client, apiServers, [written], { signal, forMs: CONVERGE_MS });
         tried = epochOf(written);
       } else if (step.kind === "migrate") {
         // Where a webhook converts, the migration takes entries of these versions out of managedFields.
         const annotations = { [LEAVING_VERSIONS]: entry.removedVersions.join(",") };
         await writeMetadata(asked, { uid: live.metadata.uid, annotations });
         if (!(await migrate())) return { outcome: "incomplete", entry };
+        // Without a webhook they are renamed, unless a value is of another type than the schema has by now.
+        const left = hasConversionWebhook(live) ? undefined : await goneFields(asked, live);
+        if (left !== undefined) {
+          const reason = `${fieldVersionsText(left)}, and have values that the schema of ${file.target} does not allow`;
+          const help = ["correct them: no client could apply these objects once that version is gone; then run again"];
+          return { outcome: "refused", entry: { ...entry, reason, help } };
+        }
         // The next look shows whether the CRD is still the same.
         rewritten = epochOf(live);
       }
     } catch (error) {
       // Another client wrote the CRD since it was read.
-      if (whose(error) !== "conflict") throw error;
+      if (whose(error) !== "conflict" && !(error instanceof EpochChanged)) throw error;
     }
   }
-  const last = await handOver(asked);
-  // Until versions left, clients may have written objects in one. Then their managedFields name it.
-  if (isApplied && rewritten !== undefined && last !== undefined) {
-    const isGone = (version: string): boolean => !hasVersion(file, version);
-    const { fieldVersions } = await lookAtObjects(client, objectsOf(last), signal, isGone);
-    if (fieldVersions !== undefined && !(await migrate())) return { outcome: "incomplete", entry };
-  }
-  return { outcome: "done", entry };
 }
 
 /**
@@ -304,6 +349,8 @@ async function write(
 }
 
 const POLL_MS = 1_000;
+/** How long an API server may take to observe a version that is served from now on. */
+const CONVERGE_MS = 60_000;
 
 /**
  * Tries a write of each object in the file's storage version that changes nothing, as a dry run. It waits until that
@@ -333,10 +380,10 @@ async function tryObjects(
       if (tally.failed > 0) await takeBack(asked, before, served);
       return tally;
     } catch (error) {
-      signal.throwIfAborted();
       const mayPass = ["webhook", "apiServer", "gone"].includes(whose(error) ?? "");
-      if (!mayPass || client.clock.monotonic() >= end) {
-        await takeBack(asked, before, served);
+      if (signal.aborted || !mayPass || client.clock.monotonic() >= end) {
+        await takeBack({ client, file, signal: new AbortController().signal }, before, served);
+        signal.throwIfAborted();
         throw error;
       }
       options.onWait(messageOf(error));
@@ -350,19 +397,15 @@ async function takeBack(asked: Question, before: Crd, served: Crd): Promise<void
   const live = await findCrd(asked.client, asked.file.name, asked.signal);
   if (live === undefined || epochOf(live) !== epochOf(served)) return;
   await write(asked, live, before.spec);
-  await handOver(asked);
 }
 
-/**
- * Gives up the ownership of what the steps wrote: a server-side apply of the file then meets no conflict.
- * @returns the CRD as it was read
- */
-async function handOver(asked: Question): Promise<Crd | undefined> {
+/** Gives up the ownership of what the steps wrote: a server-side apply of the file then meets no conflict. */
+async function handOver(asked: Question): Promise<void> {
   for (let turn = 0; ; turn++) {
     const live = await findCrd(asked.client, asked.file.name, asked.signal);
     const { managedFields = [], resourceVersion, uid } = live?.metadata ?? {};
     const left = managedFields.filter(({ manager }) => manager !== UPGRADE_FIELD_MANAGER);
-    if (left.length === managedFields.length || turn === MAX_TURNS) return live;
+    if (left.length === managedFields.length || turn === MAX_TURNS) return;
     const annotations = { [LEAVING_VERSIONS]: null };
     const written = writeMetadata(asked, { uid, resourceVersion, managedFields: left, annotations });
     await written.catch((error: unknown) => {

@@ -7,7 +7,7 @@ import type { Resource } from "../kube/objects.ts";
 import { InTreeRunning, runningInTree } from "./in-tree.ts";
 import { Limiter } from "./limiter.ts";
 import { rewriteAll, type RewriteOptions, Stalled, type Target } from "./rewrite.ts";
-import type { Checkpoint } from "./run-lease.ts";
+import type { Checkpoint, Position } from "./run-lease.ts";
 import type { MigrateOptions, MigrationEvent, Tally } from "./types.ts";
 
 /** One run over all of its attempts. */
@@ -16,10 +16,8 @@ export interface Run {
   /** Unique to this run. */
   readonly identity: string;
   readonly emit: (event: MigrationEvent) => void;
-  /** The runs of one call share it. */
-  readonly limiter: Limiter;
-  /** Whether an attempt has begun to work on the objects. */
-  isHalfDone: boolean;
+  /** Whether only its own proof ends it, since it has work to do. What others prune from then on says nothing. */
+  isDue: boolean;
   /** How often it began again because what it rests on changed. */
   changes: number;
   /**
@@ -30,20 +28,13 @@ export interface Run {
 }
 
 /** @param onEvent tells of every resource; the run tells of its own */
-export function newRun(
-  client: Client,
-  name: string,
-  options: MigrateOptions,
-  limiter = new Limiter(client, options),
-): Run {
-  const { identity, onEvent } = options;
+export function newRun(client: Client, name: string, { identity, onEvent }: MigrateOptions): Run {
   const own = Math.floor(client.random() * 2 ** 48).toString(36);
   return {
     name,
     identity: `${identity}-${own}`,
     emit: (event) => onEvent(event, name),
-    limiter,
-    isHalfDone: false,
+    isDue: false,
     changes: 0,
     progressAt: client.clock.monotonic(),
   };
@@ -106,7 +97,7 @@ interface Work extends Pick<RewriteOptions, "assertCurrent"> {
   /** What an earlier attempt left for the same epoch. */
   readonly resume: Checkpoint | undefined;
   /** Told where a later attempt may go on. */
-  readonly onPosition: (position: Pick<Checkpoint, "watermark" | "continueToken">) => void;
+  readonly onPosition: (position: Position) => void;
 }
 
 /** Rewrites all objects of a run, tells how far it is, and notes where it got further. */
@@ -114,7 +105,7 @@ export async function rewrite(
   client: Client,
   run: Run,
   target: Target,
-  { dryRun = false, signal }: Pick<MigrateOptions, "dryRun" | "signal">,
+  { dryRun = false, maxInFlight, maxQps, signal }: MigrateOptions,
   { assertCurrent, onPosition, resume }: Partial<Work> = {},
 ): Promise<Tally> {
   let rewritten = 0;
@@ -128,7 +119,7 @@ export async function rewrite(
     run.emit({ type: "progress", tally, continueToken });
   };
   return rewriteAll(client, target, {
-    limiter: run.limiter,
+    limiter: new Limiter(client, { maxInFlight, maxQps }),
     resume,
     dryRun,
     signal,

@@ -10,7 +10,7 @@ import { retry } from "../kube/retry.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
 import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForRewrite } from "./rights.ts";
-import { type Checkpoint, checkpointPurpose, DEFAULT_LEASE_NAMESPACE, RunLease } from "./run-lease.ts";
+import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, type Position, RunLease } from "./run-lease.ts";
 import type { MigrateOptions, MigrationResult } from "./types.ts";
 
 export interface BuiltInOptions extends MigrateOptions {
@@ -130,7 +130,7 @@ async function attempt(
       throw new EpochChanged(name, "the CRD changed");
     }
   };
-  const onPosition = (position: Pick<Checkpoint, "watermark" | "continueToken">): void => {
+  const onPosition = (position: Position): void => {
     lease.checkpoint = { epoch, purpose, ...position };
   };
   const tally = await rewrite(client, run, target, options, { assertCurrent, onPosition, resume });
@@ -143,7 +143,9 @@ async function attempt(
   }
   if (tally.failed === 0) lease.checkpoint = undefined;
   const outcome = tally.failed > 0 ? "incomplete" : "migrated";
-  const proven = crd && { crd: epochOf(crd), storageVersion: storageVersion(crd) };
+  // A wait for evidence is one for all resources: it says nothing of writes in an earlier version of this CRD.
+  const isProven = crd !== undefined && options.evidence === undefined;
+  const proven = isProven ? { crd: epochOf(crd), storageVersion: storageVersion(crd) } : {};
   return { resource: name, outcome, epoch, tally, ...proven };
 }
 

@@ -11,10 +11,10 @@ import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, stor
 import { retry } from "../kube/retry.ts";
 import { watch } from "../kube/watch.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
-import { Limiter } from "./limiter.ts";
+import { DEFAULT_MAX_IN_FLIGHT } from "./limiter.ts";
 import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForFreeze, rightsForRewrite } from "./rights.ts";
-import { type Checkpoint, checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, RunLease } from "./run-lease.ts";
+import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, type Position, RunLease } from "./run-lease.ts";
 import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } from "./types.ts";
 
 /*
@@ -74,8 +74,11 @@ export async function migrateCrds(
 ): Promise<readonly MigrationEnd[]> {
   const { clock } = client;
   const ends = new Map<string, MigrationEnd>();
-  const limiter = new Limiter(client, options);
-  let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options, limiter));
+  let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options));
+  // Each has its own share, so that one whose webhook hangs holds up none.
+  const atOnce = Math.max(1, Math.min(AT_ONCE, pending.length));
+  const { maxInFlight = DEFAULT_MAX_IN_FLIGHT, maxQps = Number.POSITIVE_INFINITY } = options;
+  const share = { ...options, maxInFlight: Math.ceil(maxInFlight / atOnce), maxQps: maxQps / atOnce };
   while (pending.length > 0) {
     const again = new Map<Run, number>();
     const begun = clock.monotonic();
@@ -112,14 +115,14 @@ export async function migrateCrds(
     const ready = pending.flatMap((run) => prepared.get(run) ?? []);
     const unsettled = await settleAll(client, ready, options);
 
-    // 5. to 12. Some at a time, since each waits for its guard to come into force. They share one limiter.
+    // 5. to 12. Some at a time, since each waits for its guard to come into force.
     await eachOf(ready, async (one) => {
       const { run } = one;
+      if (unsettled.has(run)) return failOrBeginAgain(run, unsettled.get(run));
       // The wait and the turns of others are no time without progress.
       run.progressAt += clock.monotonic() - one.since;
-      if (unsettled.has(run)) return failOrBeginAgain(run, unsettled.get(run));
       try {
-        succeed(run, await migrateFrozen(client, one, options));
+        succeed(run, await migrateFrozen(client, one, share));
       } catch (error) {
         failOrBeginAgain(run, error);
       }
@@ -154,7 +157,8 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
   const crd = await readCrd(client, run.name, signal);
   // Whatever comes next takes its time. What a dead run left must not stay meanwhile.
   if (!dryRun && (await unfreezeLeftBehind(client, crd, signal))) run.emit({ type: "unfrozen" });
-  if (isClean(crd) && !run.isHalfDone && !force && !dryRun) {
+  run.isDue ||= force || !isClean(crd);
+  if (!run.isDue && !dryRun) {
     // What another client pruned while a run is half done says nothing about the objects.
     const lease = { namespace: leaseNamespace, resource: run.name, signal };
     if (!(await hasRunLease(client, lease))) {
@@ -236,7 +240,6 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
   const { leaseNamespace: namespace = DEFAULT_LEASE_NAMESPACE, signal } = options;
   const lease = await RunLease.take(client, { namespace, resource: name, identity, signal });
   const changed = new AbortController();
-  ready.run.isHalfDone = true;
   let result: MigrationResult;
   let left: string | undefined;
   try {
@@ -292,7 +295,7 @@ async function migrateHeld(
     });
     assertStillOurs(atStart, crd, identity);
   };
-  const onPosition = (position: Pick<Checkpoint, "watermark" | "continueToken">): void => {
+  const onPosition = (position: Position): void => {
     lease.checkpoint = { epoch: epochOf(atStart), purpose, ...position };
   };
   const tally = await rewrite(client, run, target, { ...options, signal }, { assertCurrent, onPosition, resume });
@@ -385,9 +388,11 @@ async function prune(
 ): Promise<{ readonly pruned: Crd; readonly removed: readonly string[] }> {
   const { name } = atStart.metadata;
   let removed: readonly string[] = [];
+  let isPruned = false;
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await readCrd(client, name, signal);
-    assertStillOurs(atStart, crd, identity);
+    // Whoever lifts the freeze after the prune comes too late to stop it.
+    if (!isPruned || epochOf(crd) !== epochOf(atStart)) assertStillOurs(atStart, crd, identity);
     if (isClean(crd) && isVouchedFor(crd)) return { pruned: crd, removed };
     const { storedVersions } = versionsOf(crd);
     if (!isClean(crd)) removed = storedVersions.filter((version) => version !== storageVersion(crd));
@@ -401,6 +406,7 @@ async function prune(
     const options = { fieldManager: CRD_FIELD_MANAGER, signal };
     try {
       await retry(client, () => client.apply(`${CRDS}/${name}/status`, body, options), { signal });
+      isPruned = true;
     } catch (error) {
       // Another client wrote the CRD in between, or an earlier try arrived: the next read shows it.
       if (whose(error) !== "conflict") throw error;

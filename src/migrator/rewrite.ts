@@ -23,7 +23,7 @@ import { Pages } from "../kube/pages.ts";
 import { pauseAfter, retry } from "../kube/retry.ts";
 import type { Limiter } from "./limiter.ts";
 import { areSame, namesOther, renamed, withoutGone } from "./managed-fields.ts";
-import type { Checkpoint } from "./run-lease.ts";
+import type { Checkpoint, Position } from "./run-lease.ts";
 import { newTally, type Tally } from "./types.ts";
 
 /** Whose objects are rewritten, and how. */
@@ -94,7 +94,7 @@ export interface RewriteOptions {
    */
   readonly assertCurrent?: (() => Promise<void>) | undefined;
   /** Told where a later attempt may go on: before the first page, and after each. */
-  readonly onPage: (position: Pick<Checkpoint, "watermark" | "continueToken">, tally: Tally) => void;
+  readonly onPage: (position: Position, tally: Tally) => void;
   /** Told about once a second. */
   readonly onProgress: (tally: Tally) => void;
 }
@@ -112,6 +112,7 @@ export const MAX_STALL_MS = 300_000;
 export async function rewriteAll(client: Client, target: Target, options: RewriteOptions): Promise<Tally> {
   const { limiter, onPage, resume } = options;
   const tally = newTally();
+  if (resume?.isDone === true) return tally;
   const stall = new AbortController();
   const signal = AbortSignal.any([options.signal, stall.signal]);
   const rewriter = new Rewriter(client, target, tally, { ...options, signal });
@@ -142,6 +143,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
       if (tally.failed === 0) cleanToken = continueToken;
       onPage({ watermark, ...(cleanToken === undefined ? {} : { continueToken: cleanToken }) }, tally);
     } while (next !== undefined);
+    if (tally.failed === 0) onPage({ watermark, isDone: true }, tally);
     return tally;
   } catch (error) {
     throw stall.signal.aborted && !options.signal.aborted ? stall.signal.reason : error;

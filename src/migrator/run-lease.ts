@@ -29,7 +29,12 @@ export interface Checkpoint {
   readonly purpose: string;
   readonly watermark: string;
   readonly continueToken?: string | undefined;
+  /** Every object is rewritten: what is left comes after. */
+  readonly isDone?: boolean;
 }
+
+/** What a rewrite knows of a checkpoint. */
+export type Position = Omit<Checkpoint, "epoch" | "purpose">;
 
 /**
  * Another purpose, such as a re-encryption, has to write every object anew. A run that waits for longer, or for other
@@ -118,10 +123,13 @@ export class RunLease {
         const text = `"${holder}" is migrating it (Lease "${namespace}/${leaseName(resource)}")`;
         throw new KsvmError("AlreadyMigrating", `Cannot migrate "${resource}": ${text}; wait for it to end`);
       }
-      const lease = await takeOver(client, found, options);
+      // Not broken off half way: a Lease that is created after the run has ended would stay.
+      const lease = await takeOver(client, found, { ...options, signal: new AbortController().signal });
       if (lease === undefined) continue;
       const taken = new RunLease(client, options, lease);
       taken.#renewing = taken.#renew();
+      if (signal.aborted) await taken.release();
+      signal.throwIfAborted();
       return taken;
     }
   }

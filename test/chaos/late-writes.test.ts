@@ -104,7 +104,7 @@ function assertSettled(t: Test, end: KsvmEnd): void {
 
 await t.test("F3: late writes of the old version under load do not outlive a migration that settles", async (t) => {
   const scenario = await startWithLateWrites(t, cluster, held);
-  const settle = ["--settle", `${REQUEST_TIMEOUT_S}s`, "--unsafe-settle"];
+  const settle = ["--unsafe-settle", `${REQUEST_TIMEOUT_S}s`];
   assertSettled(t, await scenario.startKsvm(settle).ended);
   for (let round = 0; round < ROUNDS; round++) {
     await scenario.setStorage("v1alpha1");
@@ -113,14 +113,14 @@ await t.test("F3: late writes of the old version under load do not outlive a mig
     assertSettled(t, await scenario.startKsvm(settle).ended);
   }
   await held.landed();
-  await scenario.assertSoundEnd(t, ["--settle", "1s", "--unsafe-settle"]);
+  await scenario.assertSoundEnd(t, ["--unsafe-settle", "1s"]);
 });
 
 /** The API server ends a create that is held for longer: where a run takes longer on a busy machine, there is another one. */
 async function pruneUnderLateWrites(t: Test): Promise<Scenario> {
   for (let tries = 1; ; tries++) {
     const scenario = await startWithLateWrites(t, cluster, held, { objects: 10, load: false });
-    const end = await scenario.startKsvm(["--settle", "0", "--unsafe-settle"]).ended;
+    const end = await scenario.startKsvm(["--unsafe-settle", "0"]).ended;
     t.equal(end.code, 0, end.stderr);
     t.ok(await scenario.isPruned());
     if (!held.isLanded || tries === MAX_TRIES) {
@@ -178,6 +178,6 @@ if (IS_LONG) {
     const late = await HeldCreates.install(t, defaults, 28_000);
     const scenario = await startWithLateWrites(t, defaults, late);
     assertSettled(t, await scenario.startKsvm().ended);
-    await scenario.assertSoundEnd(t, ["--settle", "1s", "--unsafe-settle"]);
+    await scenario.assertSoundEnd(t, ["--unsafe-settle", "1s"]);
   });
 }

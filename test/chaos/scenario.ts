@@ -25,7 +25,7 @@ export interface ScenarioOptions extends CheckerOptions {
   readonly beforeStorageChange?: (kind: TestKind) => Promise<void>;
 }
 
-const FLAGS = ["--settle", "50ms", "--unsafe-settle"];
+const FLAGS = ["--unsafe-settle", "50ms"];
 
 /**
  * A stale CRD with objects, others who write them, and a checker of S1: what every scenario does harm to.

@@ -89,7 +89,7 @@ const failures: readonly [name: string, args: readonly string[], code: number, s
     "the wait is shorter than a request may run",
     ["migrate", "a.b", "--settle", "60s"],
     2,
-    /^error: Cannot use --settle 1m: a request may run for 60 s, .* add --unsafe-settle \[Usage\]\n$/,
+    /^error: Cannot use --settle 1m: a request may run for 60 s, .* use --unsafe-settle 1m \[Usage\]\n$/,
   ],
   ["nothing may be in flight", ["migrate", "a.b", "--max-in-flight", "0"], 2, /expected a whole number from 1 to 256/],
   ["a rate is below 0", ["migrate", "a.b", "--max-qps", "-1"], 2, /^error: /],

@@ -13,7 +13,7 @@ const MIN_WRITES = 20;
 
 export async function migrate(stage: Stage, settle: string): Promise<WriteReport> {
   const { controlPlane, signal } = stage;
-  step(`Migrate, with other clients at work: ksvm migrate ${WIDGETS} --settle ${settle} --unsafe-settle`);
+  step(`Migrate, with other clients at work: ksvm migrate ${WIDGETS} --unsafe-settle ${settle}`);
   say("While it runs, one client creates and updates objects, through both versions in turn. Another");
   say(`one, once the freeze is in force, keeps trying to make ${OLD} the storage version again.`);
   say("");
@@ -37,7 +37,7 @@ async function migrateAmongOthers(
   const runSignal = AbortSignal.any([signal, stop.signal]);
   const ended = new AbortController();
   const clientSignal = AbortSignal.any([runSignal, ended.signal]);
-  const args = ["migrate", WIDGETS, "--settle", settle, "--unsafe-settle"];
+  const args = ["migrate", WIDGETS, "--unsafe-settle", settle];
   const kubeconfig = controlPlane.kubeconfigFor();
   const run = runKsvm(args, { kubeconfig, signal: runSignal }).finally(() => ended.abort());
   const writing = keepWriting(controlPlane, OBJECTS, clientSignal);

@@ -19,7 +19,7 @@ async function isListed(kind: TestKind): Promise<boolean> {
   return stored.every((version) => status?.storedVersions?.includes(version));
 }
 
-const FLAGS = ["--settle", "1ms", "--unsafe-settle"];
+const FLAGS = ["--unsafe-settle", "1ms"];
 
 interface Killed {
   readonly line: (line: KsvmLine) => boolean;
@@ -158,6 +158,15 @@ parallel("a CRD that another client prunes while a run is half done is migrated 
   t.same(await cluster.storedAs(kind), { v1: 60 });
   await cluster.assertNoTraces(t, kind);
   t.match((await cluster.migrate(kind)).result, { outcome: "nothing-to-do" });
+});
+
+parallel("a CRD whose managedFields another client emptied is unfrozen like any other", async (t) => {
+  const kind = new TestKind("emptied");
+  await cluster.createStale(kind, 3);
+  await client.patch(`${CRDS}/${kind.name}`, { metadata: { managedFields: [{}] } }, { signal });
+  t.match((await cluster.migrate(kind)).result, { outcome: "migrated" });
+  t.same(await cluster.storedAs(kind), { v1: 3 });
+  await cluster.assertUnfrozen(t, kind);
 });
 
 parallel("a freeze that cannot be lifted ends the run with its result, and without its Lease", async (t) => {

@@ -35,7 +35,7 @@ function folderWith(t: Test, programs: Readonly<Record<string, string>>): string
   for (const [name, path] of Object.entries(programs)) symlinkSync(path, join(folder, "bin", name));
   const lines = [
     "#!/bin/sh",
-    'case "$1" in migrate | doctor) set -- "$@" --settle 1s ;; esac',
+    'case "$1" in migrate | doctor) set -- "$@" --unsafe-settle 1s ;; esac',
     `exec "${process.execPath}" "${KSVM}" "$@"`,
   ];
   writeFileSync(join(folder, "bin", "ksvm"), `${lines.join("\n")}\n`, { mode: 0o755 });

@@ -86,7 +86,7 @@ await t.test("the npm package installs into an empty prefix without a compiler, 
   t.match(await ksvm("version"), { code: 0, stdout: new RegExp(`^ksvm ${VERSION} `) });
   const kind = new TestKind("packed");
   await cluster.createStale(kind, 5);
-  t.match(await ksvm("migrate", kind.name, "--settle", "1s", "--unsafe-settle"), { code: 0, stderr: "" });
+  t.match(await ksvm("migrate", kind.name, "--unsafe-settle", "1s"), { code: 0, stderr: "" });
   t.same(await cluster.storedAs(kind), { v1: 5 });
   t.match(await ksvm("init", "--dry-run"), { code: 0, stdout: /CustomResourceDefinition "storagestates/ });
   const plugin = await run(join(prefix, "bin/kubectl-ksvm"), ["--help"], withNode);

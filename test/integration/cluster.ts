@@ -83,7 +83,7 @@ export class Cluster {
 
   /** Migrates with a settle time that fits a test in which nothing is under way when the storage version changes. */
   migrate(args: readonly string[], options: { signal?: AbortSignal; onStdout?: (text: string) => void } = {}) {
-    return this.ksvm(["migrate", "--settle", "50ms", "--unsafe-settle", ...args], options);
+    return this.ksvm(["migrate", "--unsafe-settle", "50ms", ...args], options);
   }
 
   /** Starts ksvm as a process of its own, as a user does. It ends with the test. */

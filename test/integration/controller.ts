@@ -113,14 +113,14 @@ async function prepare(cluster: Cluster, { flags = [], kubeconfig = cluster.kube
     "health-host": "127.0.0.1",
     "health-port": healthPort,
     "shutdown-drain": "0s",
-    settle: "50ms",
+    "unsafe-settle": "50ms",
     trigger: "off",
   };
   const given = new Set(flags.map((flag) => flag.split("=")[0]));
   const own = Object.entries(known).filter(([flag]) => !given.has(`--${flag}`));
   await createWebhookConfiguration(cluster);
   service?.add(healthPort, webhookPort);
-  const args = ["controller", "--unsafe-settle", ...own.map(([flag, value]) => `--${flag}=${value}`), ...flags];
+  const args = ["controller", ...own.map(([flag, value]) => `--${flag}=${value}`), ...flags];
   return { args, healthPort, webhookUrl };
 }
 

@@ -92,7 +92,7 @@ parallel("the rights of deploy/ are enough to sweep what a killed command-line r
   for (const isLeaseThere of [true, false]) {
     const kind = new TestKind(isLeaseThere ? "expired" : "deleted");
     await cluster.createStale(kind, SLOW_RUN_OBJECTS);
-    const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--unsafe-settle", ...INTERRUPTED_FLAGS, kind.name]);
+    const run = cluster.spawnKsvm(t, ["migrate", "--unsafe-settle", "1s", ...INTERRUPTED_FLAGS, kind.name]);
     await untilRewriting(cluster, kind);
     t.match(await sweep(shipped, kind), [], "a run that lives is left alone");
     t.ok(await isFrozen(kind));

@@ -1,7 +1,7 @@
 import t from "tap";
 import { migrateInTree, MIGRATIONS as IN_TREE, startInTree } from "../../bench/in-tree.ts";
 import { storedVersionsOf } from "../../src/api/crd.ts";
-import { MERGE_PATCH } from "../api-client.ts";
+import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { startController } from "./controller.ts";
@@ -58,6 +58,9 @@ await t.test(
     await eventually(async () => isTold.test(output), "it says what it waits for");
     await assertUnfrozen(t, cluster, kind);
     t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+    // It prunes also where it fails.
+    const body = { status: { storedVersions: ["v1"] } };
+    await api.patch(CRDS, kind, { type: MERGE_PATCH, body }, { subresource: "status" });
     await before.end();
     const { code, stderr } = await ended;
     t.equal(code, 0, stderr);

@@ -10,7 +10,7 @@ import { parallel } from "./parallel.ts";
 import { INTERRUPTED_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
 const cluster = await Cluster.start(t);
-const SLOW_MIGRATE = ["migrate", "--settle", "50ms", "--unsafe-settle", ...INTERRUPTED_FLAGS];
+const SLOW_MIGRATE = ["migrate", "--unsafe-settle", "50ms", ...INTERRUPTED_FLAGS];
 
 /** Milliseconds: it watches the Lease of the first one first, for as long as that lasts. */
 const TAKEN_OVER_WITHIN_MS = 180_000;

@@ -6,7 +6,6 @@ import { assertNoTraces } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind, versionsOf } from "./crd-fixture.ts";
 import { alone, parallel } from "./parallel.ts";
-import { SLOW_FLAGS, SLOW_RUN_OBJECTS, untilRewriting } from "./slow-run.ts";
 
 const V1_ALONE = { type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage: "v1", versions: ["v1"] }) } } };
 
@@ -166,9 +165,9 @@ parallel("several CRDs share one wait, and each ends by itself with its own line
   await Promise.all([kind, other, refused].map((one) => cluster.createStale(one, 3)));
   await cluster.setVersions(refused, { storage: "v1", unserved: ["v1", "v1alpha1"] });
   const names = [kind, refused, other].map(({ name }) => name);
-  const { code, stderr, stdout } = await cluster.ksvm(["migrate", ...names, "--settle", "3s", "--unsafe-settle"]);
+  const { code, stderr, stdout } = await cluster.ksvm(["migrate", ...names, "--unsafe-settle", "3s"]);
   t.equal(code, 1, "the worst of all");
-  t.match(stderr, /^warning: --settle 3s is shorter than 90s: data is lost/m);
+  t.match(stderr, /^warning: --unsafe-settle 3s is shorter than 90s: data is lost/m);
   t.match(stderr, new RegExp(`^error: Cannot migrate "${refused.name}": it serves no version`, "m"));
   t.equal(stdout.match(/: waiting 3s: /g)?.length, 1, "one wait");
   for (const { name } of [kind, other]) t.match(stdout, new RegExp(`^${name}: migrated in .*: 3 rewritten; `, "m"));
@@ -192,10 +191,11 @@ alone("Clean is success: --all finds the CRDs whose storedVersions is not the st
 
 alone("--all goes on without a CRD that is deleted before its turn comes", async (t) => {
   const [first, last] = [new TestKind("aaa"), new TestKind("zzz")];
-  await cluster.createStale(first, SLOW_RUN_OBJECTS);
-  await cluster.createStale(last, 1);
-  const ended = cluster.migrate(["--all", ...SLOW_FLAGS]);
-  await untilRewriting(cluster, first, { ended });
+  for (const kind of [first, last]) await cluster.createStale(kind, 1);
+  let output = "";
+  const onStdout = (text: string): void => void (output += text);
+  const ended = cluster.ksvm(["migrate", "--all", "--unsafe-settle", "3s"], { onStdout });
+  await eventually(async () => output.includes("waiting 3s"), "the wait begins");
   await api.delete(CRDS, last);
   // Its exit code is about the CRDs of other tests, too.
   const { stdout, stderr } = await ended;

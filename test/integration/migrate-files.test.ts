@@ -90,15 +90,7 @@ for (const step of ["migrate", "apply"]) {
     const kind = new TestKind("killed");
     await createOld(kind);
     const args = ["-f", fileOf(t, kind.manifest(V1)), "--apply"];
-    const running = cluster.spawnKsvm(t, [
-      "migrate",
-      ...args,
-      "--settle",
-      "1s",
-      "--unsafe-settle",
-      "--log-level",
-      "silent",
-    ]);
+    const running = cluster.spawnKsvm(t, ["migrate", ...args, "--unsafe-settle", "1s", "--log-level", "silent"]);
     await eventually(async () => running.stdout.includes(`${step}: `), `${step} begins`);
     await running.kill();
     const again = await cluster.migrate(args);
@@ -126,7 +118,7 @@ parallel("migrate -f: several CRDs each by itself; a refusal does not stop the o
   );
   const { code, stdout, stderr } = await cluster.migrate(["-f", path, "--apply", "--log-level", "silent"]);
   t.equal(code, 5, "the worst");
-  t.match(stderr, /^warning: --settle 50ms [^\n]*\n$/);
+  t.match(stderr, /^warning: --unsafe-settle 50ms [^\n]*\n$/);
   t.match(stdout, /refused: its storage version is frozen by something other than ksvm/);
   t.match(stdout, /refused: .*immutable/);
   await assertUpgraded(t, good);

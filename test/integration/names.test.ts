@@ -73,15 +73,7 @@ await t.test(
 
 await t.test("reencrypt takes the same names, and does the others where one is unknown", async (t) => {
   const args = ["reencrypt", "--assume-config-rolled-out"];
-  const { code, stdout, stderr } = await cluster.ksvm([
-    ...args,
-    "--settle",
-    "50ms",
-    "--unsafe-settle",
-    kind.kind,
-    "cm",
-    "secretz",
-  ]);
+  const { code, stdout, stderr } = await cluster.ksvm([...args, "--unsafe-settle", "50ms", kind.kind, "cm", "secretz"]);
   t.equal(code, 1);
   t.match(stderr, 'Cannot find "secretz": did you mean secrets? [ResourceNotFound]');
   for (const name of [kind.name, "configmaps"]) {

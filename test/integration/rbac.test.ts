@@ -18,7 +18,7 @@ import { accountFor } from "./rbac-account.ts";
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;
-const REFUSAL = /forbidden|may not (get|list|watch|create|patch|delete)|sampled|warning: (?!--settle)/i;
+const REFUSAL = /forbidden|may not (get|list|watch|create|patch|delete)|sampled|warning: (?!--unsafe-settle)/i;
 
 async function assertMigrated(t: Test, kind: TestKind, args: readonly string[]): Promise<void> {
   const run = await cluster.migrate([kind.name, ...args]);

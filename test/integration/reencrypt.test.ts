@@ -28,7 +28,7 @@ const etcd = await holdableEtcd(t, controlPlane.etcd.url);
 const beta = withFewResources(OLD, { index: 1, resources: EVERYTHING });
 await controlPlane.addApiserver({ ...beta, etcdUrl: etcd.url });
 const [first = "", second = ""] = controlPlane.apiservers.map(({ url }) => url);
-const SETTLE = ["--settle", "1s", "--unsafe-settle"];
+const SETTLE = ["--unsafe-settle", "1s"];
 const FLAGS = [...SETTLE, "--apiserver-endpoints", `${first},${second}`];
 const { encryptionConfig } = withFewResources(NEW, { resources: EVERYTHING });
 const digest = createHash("sha256").update(encryptionConfig).digest("hex");
@@ -63,7 +63,7 @@ await t.test("an API server with the old key is waited for, and so is what it wr
   const late = controlPlane.request(path, { method: "POST", body, apiserver: 1 }).catch(() => undefined);
   const key = `/registry/secrets/${objects.namespace}/late`;
   await eventually(async () => etcd.holds(key), "the write is on its way");
-  const args = ["--settle", "5s", "--unsafe-settle", "--max-qps", "5", ...objects.names];
+  const args = ["--unsafe-settle", "5s", "--max-qps", "5", ...objects.names];
   const run = cluster.spawnKsvm(t, ["reencrypt", ...FLAGS, ...args]);
   const isWaiting = new RegExp(`waiting .*${second} (shows )?encryption configuration sha256:`);
   await eventually(async () => isWaiting.test(run.stdout), "the run names the second API server");

@@ -58,7 +58,7 @@ parallel("status shows a run from a laptop, that it was interrupted, and that it
   t.equal((await ended).code, 130);
   t.match(await runOf(), { state: "released", holder: undefined });
 
-  const args = ["migrate", "--settle", "50ms", "--unsafe-settle", ...INTERRUPTED_FLAGS, kind.name];
+  const args = ["migrate", "--unsafe-settle", "50ms", ...INTERRUPTED_FLAGS, kind.name];
   const killed = cluster.spawnKsvm(t, args);
   await eventually(async () => (await runOf())?.state === "alive", "the next run took its Lease");
   await killed.kill();

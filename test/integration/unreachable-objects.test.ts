@@ -50,7 +50,7 @@ const RUNS = [
   ["migrate"],
   ["migrate", "--force"],
   ["migrate", "--dry-run"],
-  ["reencrypt", "--assume-config-rolled-out", "--settle", "50ms", "--unsafe-settle"],
+  ["reencrypt", "--assume-config-rolled-out", "--unsafe-settle", "50ms"],
 ];
 
 parallel(

@@ -59,7 +59,7 @@ export async function assertUpgrade(t: Test, cluster: Cluster, documents: readon
   t.match(await applyNext(cluster, kind), /spec\.versions/, "negative control: without the Job the upgrade is refused");
   const run = await runPodOf(cluster, jobIn(owned));
   t.equal(run.code, 0, run.stdout + run.stderr);
-  t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning: (?!--settle)/i, "the role is enough");
+  t.notMatch(run.stdout + run.stderr, /forbidden|may not|sampled|warning: (?!--unsafe-settle)/i, "the role is enough");
   t.same(await cluster.storedAs(kind), { v1: 10 });
   t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   await assertNoTraces(t, cluster, kind);

@@ -1,8 +1,8 @@
 import t from "tap";
 import { MIGRATING, OWNER } from "../../src/freeze/rule.ts";
-import { diagnose, type Finding } from "../../src/inventory/doctor.ts";
+import { diagnose, type Finding, toRepair } from "../../src/inventory/doctor.ts";
 import type { FoundObjects } from "../../src/inventory/inventory.ts";
-import { isRestored, restoredVersion, toRepair } from "../../src/inventory/repair.ts";
+import { isRestored, restoredVersion } from "../../src/inventory/repair.ts";
 import type { Crd } from "../../src/kube/objects.ts";
 import { type CrdTraits, crdWith } from "../api/crd-with.ts";
 

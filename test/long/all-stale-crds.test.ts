@@ -9,7 +9,7 @@ import { TestKind } from "../integration/crd-fixture.ts";
 const STALE = IS_LONG ? 200 : 30;
 const OBJECTS = 10;
 /** The wait for late writes takes 90 s by itself. */
-const FLAGS = IS_LONG ? [] : ["--settle", "50ms", "--unsafe-settle"];
+const FLAGS = IS_LONG ? [] : ["--unsafe-settle", "50ms"];
 
 const cluster = await Cluster.start(t);
 const { api } = cluster;

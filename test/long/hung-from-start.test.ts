@@ -24,7 +24,7 @@ const OPTIONS: ScenarioOptions = {
   objects: OBJECTS,
   kubeconfig: balancer.kubeconfig,
   // Longer than a request may be under way; no flag names an API server.
-  flags: ["--settle", `${REQUEST_TIMEOUT_S + 1}s`, "--unsafe-settle"],
+  flags: ["--unsafe-settle", `${REQUEST_TIMEOUT_S + 1}s`],
 };
 
 const identity = await identityOfHost(cluster.api, HOST);

@@ -50,8 +50,7 @@ const FLAGS = [
   // A freeze of some seconds.
   "--max-qps=50",
   // Longer than a write that a busy machine holds up; the load of this test knows no slow webhook.
-  "--settle=4s",
-  "--unsafe-settle",
+  "--unsafe-settle=4s",
 ];
 
 /** The storageVersionHash of each version, once discovery shows the one of the storage version as it is computed. */

@@ -24,7 +24,7 @@ const keys = ["key0"];
 const cluster = await Cluster.start(t, { apiservers: 2, encryptionConfig: encryptionConfig(keys) });
 const { api, controlPlane } = cluster;
 const urls = controlPlane.apiservers.map(({ url }) => url);
-const RUN = ["--force", "--settle", "1s", "--unsafe-settle"];
+const RUN = ["--force", "--unsafe-settle", "1s"];
 // The identity Leases tell of every restart, and void what a run rests on. Where API servers read a changed
 // EncryptionConfiguration without a restart nothing tells: so it is here, where the Leases are not looked at.
 const EACH = ["--apiserver-endpoints", urls.join(",")];

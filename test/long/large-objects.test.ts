@@ -42,7 +42,7 @@ await t.test("500 objects with 200 KB of annotations each do not fill the memory
   await createAnnotated(cluster, kind, { count: OBJECTS, bytes: ANNOTATION_BYTES, version: "v1alpha1" });
   await cluster.setVersions(kind, { storage: "v1" });
   const program = await bundle();
-  const flags = ["--settle", "1s", "--unsafe-settle", "--kubeconfig", cluster.kubeconfig];
+  const flags = ["--unsafe-settle", "1s", "--kubeconfig", cluster.kubeconfig];
   const { code, output, peakMib } = await peakOf(t, [program, "migrate", kind.name, ...flags]);
   t.equal(code, 0, output);
   t.comment(`peak: ${peakMib.toFixed(0)} MiB`);

@@ -14,7 +14,7 @@ const [first, second] = controlPlane.apiservers;
 if (first === undefined || second === undefined) throw new Error("two API servers were asked for");
 const OBJECTS = 200;
 const BOTH = `${first.url},${second.url}`;
-const FLAGS = ["--settle", "1s", "--unsafe-settle", "--apiserver-endpoints", BOTH];
+const FLAGS = ["--unsafe-settle", "1s", "--apiserver-endpoints", BOTH];
 const viaSecond = controlPlane.kubeconfigFor("admin", 1);
 const api = cluster.clientBy(viaSecond);
 

@@ -12,7 +12,7 @@ const KEYS = ["key0", "key1", "key2", "key3", "key4"];
 const cluster = await Cluster.start(t, { apiservers: 2, overrides: [optionsOf(0, KEYS), optionsOf(1, KEYS)] });
 const { controlPlane } = cluster;
 const [first = "", second = ""] = controlPlane.apiservers.map(({ url }) => url);
-const EACH = ["--settle", "1s", "--unsafe-settle", "--apiserver-endpoints", `${first},${second}`];
+const EACH = ["--unsafe-settle", "1s", "--apiserver-endpoints", `${first},${second}`];
 const objects = await EncryptedObjects.create(cluster, OBJECTS);
 
 /** The keys in the order in which they are tried; the first one encrypts. */
@@ -59,7 +59,7 @@ await t.test("migrate --force resumes nothing of a forced run that was killed be
   await cluster.waitForVersion(objects.kind, "v1");
   // The identity Leases tell of a restart; a configuration that is read without one shows nowhere. So they are not looked at.
   const args = ["--force", "--apiserver-endpoints", first];
-  const run = cluster.spawnKsvm(t, ["migrate", "--settle", "1s", "--unsafe-settle", ...args, "--max-qps", "10", name]);
+  const run = cluster.spawnKsvm(t, ["migrate", "--unsafe-settle", "1s", ...args, "--max-qps", "10", name]);
   await eventually(async () => (await countWith(name, "key3")) > 5, "it is in the middle");
   await run.kill();
   t.ok((await countWith(name, "key3")) < OBJECTS, "it was not done");

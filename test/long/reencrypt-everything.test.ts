@@ -91,7 +91,7 @@ await t.test(
     // It works under exactly the roles that ksvm rbac prints for it.
     const account = ["--kubeconfig", await accountFor(cluster, "every-resource", ["--all"])];
     const run = await cluster.ksvm(
-      ["reencrypt", "--all", "--settle", "2s", "--unsafe-settle", "--expect-config", digest, ...account],
+      ["reencrypt", "--all", "--unsafe-settle", "2s", "--expect-config", digest, ...account],
       {
         onStdout: (text) => {
           if (!text.includes("waiting ")) return;
@@ -116,14 +116,14 @@ await t.test(
     t.ok(await created?.areReadable());
 
     const some = await accountFor(cluster, "some-resources", ["configmaps", objects.kind.name]);
-    const names = ["configmaps", objects.kind.name, "--settle", "10ms", "--unsafe-settle", "--kubeconfig", some];
+    const names = ["configmaps", objects.kind.name, "--unsafe-settle", "10ms", "--kubeconfig", some];
     t.match(await cluster.ksvm(["reencrypt", ...names]), { code: 0, stdout: /re-encrypted 2 of 2 resources/ });
     t.match(await cluster.ksvm(["reencrypt", "secrets", "--kubeconfig", some]), { code: 1, stderr: /may not/ });
   },
 );
 
 await t.test("a resource that an aggregated API server stores is refused", async (t) => {
-  const { code, stderr } = await cluster.ksvm(["reencrypt", "--settle", "1s", "--unsafe-settle", `things.${G}`]);
+  const { code, stderr } = await cluster.ksvm(["reencrypt", "--unsafe-settle", "1s", `things.${G}`]);
   t.equal(code, 1);
   t.match(
     stderr,

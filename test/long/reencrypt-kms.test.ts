@@ -28,7 +28,7 @@ const cluster = await Cluster.start(t, { apiservers: 2, overrides: [withPlugin(F
 const { controlPlane } = cluster;
 const [first = "", second = ""] = controlPlane.apiservers.map(({ url }) => url);
 const objects = await EncryptedObjects.create(cluster, OBJECTS);
-const SETTLE = ["--settle", "1s", "--unsafe-settle"];
+const SETTLE = ["--unsafe-settle", "1s"];
 const REENCRYPT = ["reencrypt", ...SETTLE, "--apiserver-endpoints", `${first},${second}`, ...objects.names];
 const THROUGH_SECOND = ["--kubeconfig", controlPlane.kubeconfigFor("admin", SECOND)];
 

@@ -30,7 +30,7 @@ const cluster = await Cluster.start(t, {
 });
 const { api, controlPlane } = cluster;
 const [first = "", second = ""] = controlPlane.apiservers.map(({ url }) => url);
-const SETTLE = ["--settle", "1s", "--unsafe-settle"];
+const SETTLE = ["--unsafe-settle", "1s"];
 const EACH = [...SETTLE, "--apiserver-endpoints", `${first},${second}`];
 const objects = await EncryptedObjects.create(cluster, OBJECTS);
 
@@ -80,7 +80,7 @@ await t.test("--expect-config waits for the new configuration where all API serv
   t.ok(rotated !== undefined, "one of them is named");
   await rotated;
   t.equal(run.code, 0, run.stdout + run.stderr);
-  t.match(run.stderr, /^warning: --settle .*\n$/);
+  t.match(run.stderr, /^warning: --unsafe-settle .*\n$/);
   t.same(await objects.keys(), { [storedWith("key1")]: ALL });
 });
 

@@ -49,7 +49,7 @@ await t.test("Secrets of 1 MB are rewritten", async (t) => {
   }));
   await cluster.createObjects(SECRETS, secrets);
   await reload(["key1", "key0", "key2"]);
-  const run = await cluster.ksvm(["reencrypt", "secrets", "--settle", "1s", "--unsafe-settle"]);
+  const run = await cluster.ksvm(["reencrypt", "secrets", "--unsafe-settle", "1s"]);
   t.equal(run.code, 0, run.stderr);
   const stored = await controlPlane.stored.objectsUnder(`/registry/secrets/${namespace}/`);
   t.same(new Set(stored.map(({ encryptedWith }) => encryptedWith)), new Set([storedWith("key1")]));
@@ -62,7 +62,7 @@ await t.test("a rotation without a restart in the midst of a run has everything 
   const objects = await EncryptedObjects.create(cluster, OBJECTS);
   const { name } = objects.kind;
   await reload(["key2", "key1", "key0"]);
-  const flags = ["--settle", "1s", "--unsafe-settle", "--max-qps", "20"];
+  const flags = ["--unsafe-settle", "1s", "--max-qps", "20"];
   const run = cluster.spawnKsvm(t, ["reencrypt", ...flags, ...objects.names]);
   const isLast = async (): Promise<boolean> => ((await objects.keysOfEach()).get(name)?.[storedWith("key2")] ?? 0) > 5;
   await eventually(isLast, "it rewrites the last of the resources");

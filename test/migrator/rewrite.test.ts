@@ -149,6 +149,15 @@ await t.test("objects that are all refused bring the run no further, and each is
   t.equal(run.progressAt, 0);
 });
 
+await t.test("what an earlier attempt rewrote to its end is not listed again", async (t) => {
+  const server = new ApiServer(NAMES, () => undefined);
+  const options: MigrateOptions = { identity: "test", signal, onEvent: () => undefined };
+  const run = newRun(server.client, "widgets.example.com", options);
+  const resume = { epoch: "a/1", purpose: "a", watermark: "1", isDone: true };
+  t.match(await rewrite(server.client, run, targetOf(crd()), options, { resume }), { total: 0, rewritten: 0 });
+  t.equal(server.writes.length, 0);
+});
+
 await t.test("managedFields are counted by the storage version, also where it is not served", async (t) => {
   const { tally } = await rewritten(["w0"], () => undefined, targetOf(crd(["v1"])));
   t.match(tally, { rewritten: 1, changed: 0 });

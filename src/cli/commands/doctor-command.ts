@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { KsvmError } from "../../errors.ts";
-import { examine, type Finding } from "../../inventory/doctor.ts";
-import { REPAIR_STEPS, repairCrd, toRepair } from "../../inventory/repair.ts";
+import { examine, type Finding, toRepair } from "../../inventory/doctor.ts";
+import { REPAIR_STEPS, repairCrd } from "../../inventory/repair.ts";
 import { migrate, type RunSettings } from "../../migrator/migrate.ts";
 import type { MigrationResult } from "../../migrator/types.ts";
 import type { FlagTable } from "../flags/flag.ts";

@@ -17,6 +17,8 @@ export interface FilesSession extends RunSession {
     readonly maxIdleMs: number;
     readonly maxInFlight: number;
     readonly maxQps: number;
+    readonly apiserverEndpoints?: readonly string[] | undefined;
+    readonly ignoreApiserver?: readonly string[] | undefined;
   };
   /** Migrates one resource, and reports it. */
   readonly migrate: (name: string) => Promise<ExitCode>;
@@ -43,7 +45,8 @@ function migrateFile(session: FilesSession, file: CrdManifest): Promise<ExitCode
     };
     try {
       const { maxIdleMs, maxInFlight, maxQps } = flags;
-      const limits = { isApplied: flags.apply, maxIdleMs, maxInFlight, maxQps };
+      const apiServers = { endpoints: flags.apiserverEndpoints, ignored: flags.ignoreApiserver };
+      const limits = { isApplied: flags.apply, apiServers, maxIdleMs, maxInFlight, maxQps };
       const end = await upgrade(connection.kube, file, { ...limits, signal: io.signal, migrate, ...telling(reporter) });
       log.debug({ end }, "Upgrade ended");
       return end.outcome === "incomplete" ? migrated : finish(reporter, file, flags.apply, end);

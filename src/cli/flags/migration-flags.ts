@@ -3,8 +3,8 @@ import { DEFAULT_MAX_IDLE_MS } from "../../migrator/attempts.ts";
 import { DEFAULT_MAX_IN_FLIGHT } from "../../migrator/limiter.ts";
 import { parseEndpoints } from "./address-parsers.ts";
 import { type FlagTable, inGroup } from "./flag.ts";
-import { duration, optional, repeated, toggle, value } from "./kinds.ts";
-import { anyText, durationText, parseQps, wholeNumber } from "./parsers.ts";
+import { duration, optional, repeated, value } from "./kinds.ts";
+import { anyText, durationText, parseDuration, parseQps, wholeNumber } from "./parsers.ts";
 
 /** `--apiserver-endpoints`, for every command that asks each API server. */
 export const ENDPOINT_FLAGS = {
@@ -26,10 +26,11 @@ export const MIGRATION_FLAGS = inGroup("advanced", {
       "half a minute longer than the --request-timeout of the API servers, and " +
       `${durationText(DEFAULT_SETTLE_MS)} or more`,
   }),
-  "unsafe-settle": toggle({
+  "unsafe-settle": optional(parseDuration, {
+    placeholder: "duration",
     help:
-      "take a shorter --settle. Data is lost if a request of before is still under way after it: an object is then " +
-      "stored in a version that storedVersions no longer lists",
+      "wait for less than --settle may say. Data is lost if a request of before is still under way after it: an object " +
+      "is then stored in a version that storedVersions no longer lists",
   }),
   "max-in-flight": value(wholeNumber(1, MAX_IN_FLIGHT), {
     placeholder: "n",

@@ -38,7 +38,7 @@ export const REENCRYPT_FLAGS = {
   "unsafe-settle": {
     ...MIGRATION_FLAGS["unsafe-settle"],
     help:
-      "take a shorter --settle. Data is lost if a request of before is still under way after it: the object keeps the old " +
+      "wait for less than --settle may say. Data is lost if a request of before is still under way after it: the object keeps the old " +
       "key, and nothing can read it once that key is removed",
   },
   "ignore-apiserver": {

@@ -13,15 +13,14 @@ type RunFlags = FlagsOf<typeof MIGRATION_FLAGS> & { readonly leaseNamespace?: st
  */
 export function runSettingsOf(flags: RunFlags): RunSettings {
   const { leaseNamespace, maxIdleMs, maxInFlight, maxQps, settleMs, unsafeSettle } = flags;
-  if (isUnsafe(flags) && !unsafeSettle) {
-    throw new KsvmError(
-      "Usage",
-      `Cannot use --settle ${durationText(settleMs)}: a request may run for 60 s, so less than ` +
-        `${durationText(DEFAULT_SETTLE_MS)} may lose data; to take that risk, as in a test, add --unsafe-settle`,
-    );
+  if (settleMs < DEFAULT_SETTLE_MS) {
+    const [given, safe] = [settleMs, DEFAULT_SETTLE_MS].map(durationText);
+    const why = `a request may run for 60 s, so less than ${safe} may lose data`;
+    const risk = `to take that risk, as in a test, use --unsafe-settle ${given}`;
+    throw new KsvmError("Usage", `Cannot use --settle ${given}: ${why}; ${risk}`);
   }
   return {
-    settleMs,
+    settleMs: unsafeSettle ?? settleMs,
     maxInFlight,
     maxQps,
     maxIdleMs,
@@ -32,12 +31,8 @@ export function runSettingsOf(flags: RunFlags): RunSettings {
 }
 
 /** What a user has to know who shortens the wait; `undefined` where it is long enough. */
-export function settleWarning(flags: Pick<RunFlags, "settleMs">): string | undefined {
-  if (!isUnsafe(flags)) return undefined;
-  const [given, safe] = [flags.settleMs, DEFAULT_SETTLE_MS].map(durationText);
-  return `--settle ${given} is shorter than ${safe}: data is lost if a request of before is still under way then`;
-}
-
-function isUnsafe({ settleMs }: Pick<RunFlags, "settleMs">): boolean {
-  return settleMs < DEFAULT_SETTLE_MS;
+export function settleWarning({ unsafeSettle }: Pick<RunFlags, "unsafeSettle">): string | undefined {
+  if (unsafeSettle === undefined || unsafeSettle >= DEFAULT_SETTLE_MS) return undefined;
+  const [given, safe] = [unsafeSettle, DEFAULT_SETTLE_MS].map(durationText);
+  return `--unsafe-settle ${given} is shorter than ${safe}: data is lost if a request of before is still under way then`;
 }

@@ -4,7 +4,9 @@ import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node"
 import { parse, type Tags } from "yaml";
 import { type JsonObject, listIn, objectIn, textIn } from "../../api/json-fields.ts";
 import { KsvmError, messageOf } from "../../errors.ts";
+import { MIGRATING, OWNER } from "../../freeze/rule.ts";
 import type { CrdManifest } from "../../inventory/steps.ts";
+import { LEAVING_VERSIONS } from "../../migrator/rewrite.ts";
 import type { CliIo } from "../render/io.ts";
 
 /** The text of one file, with its path, or of `stdin`. */
@@ -22,12 +24,16 @@ const MANIFEST_FILE = /\.(?:ya?ml|json)$/i;
 const MAX_MANIFEST_BYTES = 67_108_864;
 /** The most characters of one YAML document: parsing takes some 150 times that in memory. JSON may be larger. */
 const MAX_YAML_LENGTH = 8_388_608;
+/** The annotations of a run on a CRD. */
+const OF_RUNS: ReadonlySet<string> = new Set([MIGRATING, OWNER, LEAVING_VERSIONS]);
 /** Without this word a document holds no CRD, and is not parsed: there may be thousands of others. */
 const CRD_KIND = "CustomResourceDefinition";
 const YAML_OPTIONS = {
   version: "1.1",
   // Warnings are left out, errors are thrown.
   logLevel: "error",
+  // The last one counts, as for kubectl.
+  uniqueKeys: false,
   // Kubernetes' tools read YAML 1.1, but no times and no numbers to the base of 60.
   customTags: (tags: Tags): Tags =>
     tags.filter((tag) => typeof tag === "string" || !(tag.tag.endsWith(":timestamp") || tag.format === "TIME")),
@@ -199,7 +205,10 @@ function crdIn(source: string, object: JsonObject): CrdManifest {
     source,
     apiVersion: textIn(object["apiVersion"]) ?? "",
     labels: objectIn(metadata["labels"]) ?? {},
-    annotations: objectIn(metadata["annotations"]) ?? {},
+    annotations: Object.fromEntries(
+      // A file that was exported during a run has those of that run.
+      Object.entries(objectIn(metadata["annotations"]) ?? {}).filter(([key]) => !OF_RUNS.has(key)),
+    ),
     spec,
     versions,
     target: further.length === 0 ? (stored?.name ?? "") : "",
