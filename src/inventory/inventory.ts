@@ -8,6 +8,7 @@ import {
   hasConversionWebhook,
   type KubeList,
   type KubeObject,
+  type ManagedFieldsEntry,
   METADATA,
   METADATA_LIST,
   objectPath,
@@ -142,12 +143,13 @@ export async function lookAtObjects(
   client: Client,
   listed: Listed,
   signal: AbortSignal,
-  isAsked?: (version: string) => boolean,
+  isAsked?: (version: string, entry: ManagedFieldsEntry) => boolean,
 ): Promise<FoundObjects> {
   const paths = listed.versions.map((version) => collectionPath({ ...listed, version }));
   const [path] = paths;
   if (path === undefined) return {};
   const prefix = `${listed.group}/`;
+  const versionIn = ({ apiVersion = "" }: ManagedFieldsEntry): string => apiVersion.slice(prefix.length);
   const versions = new Set<string>();
   let [objects, lookedAt, isPartial] = [0, 0, false];
   let [count, first]: [count?: number, first?: ObjectMeta] = [];
@@ -157,10 +159,10 @@ export async function lookAtObjects(
       first ??= items[0]?.metadata;
       if (isAsked === undefined) break;
       for (const { managedFields = [] } of items.map((item) => item.metadata)) {
-        const of = managedFields.flatMap(({ apiVersion = "" }) => (apiVersion.startsWith(prefix) ? [apiVersion] : []));
-        const named = of.map((name) => name.slice(prefix.length)).filter(isAsked);
+        const of = managedFields.filter(({ apiVersion = "" }) => apiVersion.startsWith(prefix));
+        const named = of.filter((entry) => isAsked(versionIn(entry), entry));
         if (named.length > 0) objects++;
-        for (const version of named) versions.add(version);
+        for (const entry of named) versions.add(versionIn(entry));
       }
       lookedAt += items.length;
       isPartial = Boolean(metadata.continue);

@@ -12,6 +12,7 @@ import {
   CRDS,
   hasConversionWebhook,
   JSON_PATCH,
+  type ManagedFieldsEntry,
   METADATA_LIST,
   storageVersion,
 } from "../kube/objects.ts";
@@ -260,10 +261,11 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
   return isNamed && !(await migrate()) ? { outcome: "incomplete", entry } : end;
 }
 
-/** The managedFields that name a version which the file does not have. */
-async function goneFields({ client, file, signal }: Question, crd: Crd): Promise<FieldVersions | undefined> {
-  const isGone = (version: string): boolean => !hasVersion(file, version);
-  return (await lookAtObjects(client, objectsOf(crd), signal, isGone)).fieldVersions;
+/** The managedFields that name a version which the file does not have, and were written before a time. @default ever */
+async function goneFields({ client, file, signal }: Question, crd: Crd, before?: string) {
+  const isAsked = (version: string, { time = "" }: ManagedFieldsEntry): boolean =>
+    !hasVersion(file, version) && (before === undefined || time < before);
+  return (await lookAtObjects(client, objectsOf(crd), signal, isAsked)).fieldVersions;
 }
 
 async function takeSteps(
@@ -301,10 +303,11 @@ async function takeSteps(
       } else if (step.kind === "migrate") {
         // Where a webhook converts, the migration takes entries of these versions out of managedFields.
         const annotations = { [LEAVING_VERSIONS]: entry.removedVersions.join(",") };
-        await writeMetadata(asked, { uid: live.metadata.uid, annotations });
+        const { metadata } = await writeMetadata(asked, { uid: live.metadata.uid, annotations });
         if (!(await migrate())) return { outcome: "incomplete", entry };
-        // Without a webhook they are renamed, unless a value is of another type than the schema has by now.
-        const left = hasConversionWebhook(live) ? undefined : await goneFields(asked, live);
+        // Without a webhook all of before are renamed, unless a value is of another type than the schema has by now.
+        const since = metadata.managedFields?.findLast(({ manager }) => manager === UPGRADE_FIELD_MANAGER)?.time;
+        const left = hasConversionWebhook(live) ? undefined : await goneFields(asked, live, since);
         if (left !== undefined) {
           const reason = `${fieldVersionsText(left)}, and have values that the schema of ${file.target} does not allow`;
           const help = ["correct them: no client could apply these objects once that version is gone; then run again"];
@@ -414,7 +417,7 @@ async function handOver(asked: Question): Promise<void> {
   }
 }
 
-function writeMetadata({ client, file, signal }: Question, metadata: object): Promise<unknown> {
+function writeMetadata({ client, file, signal }: Question, metadata: object): Promise<Crd> {
   const options = { fieldManager: UPGRADE_FIELD_MANAGER, signal };
-  return retry(client, () => client.patch(`${CRDS}/${file.name}`, { metadata }, options), { signal });
+  return retry(client, () => client.patch<Crd>(`${CRDS}/${file.name}`, { metadata }, options), { signal });
 }

@@ -3,8 +3,8 @@ import { ApiError, isConversionRefusal, isTooMuch, whose } from "./errors.ts";
 import { type KubeList, type KubeObject, METADATA_LIST } from "./objects.ts";
 import { retry } from "./retry.ts";
 
-/** Pages have so many bytes, whatever the size of the objects' metadata, so that memory is flat. */
-const PAGE_BYTES = 2 ** 20;
+/** Pages have so many bytes, whatever the size of the objects' metadata: memory is flat, and no list holds others up. */
+const PAGE_BYTES = 2 ** 18;
 const FIRST_LIMIT = 20;
 const MOST = 1_000;
 /** How much larger a page may be than the one before, and after one that was too much. */

@@ -13,8 +13,8 @@ interface LimiterOptions {
 
 const FIRST = 4;
 /** So many requests wait at the API server at any time: enough to keep it busy, few enough for others. */
-const FEWEST_QUEUED = 3;
-const MOST_QUEUED = 5;
+const FEWEST_QUEUED = 1;
+const MOST_QUEUED = 2;
 /** Milliseconds between two looks at how long a request takes when few are under way. */
 const LOOK_EVERY_MS = 10_000;
 /** How much longer a request may take than the quickest one did at the look before, and be no queue. */

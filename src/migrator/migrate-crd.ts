@@ -135,7 +135,7 @@ export async function migrateCrds(
   return [...new Set(names)].map((name) => ends.get(name) ?? { name, error: options.signal.reason });
 }
 
-/** Each holds two pages of a megabyte. */
+/** Each holds two pages of objects. */
 const AT_ONCE = 8;
 
 /** Does the same for each item, some at a time. `work` must not throw. */
