@@ -164,7 +164,9 @@ async function look(
   const { agreed, answers, disagreements } = await agreement(client, options, [found], signal);
   const resource = agreed.get(name);
   if (resource === undefined) {
-    const reason = disagreements.get(name) ?? "an API server does not list it";
+    const reason = disagreements.get(name);
+    // It was deleted, or they have just started.
+    if (reason === undefined) throw new EpochChanged(name, "no API server lists it");
     throw new ApiServerMissing(`the API servers do not agree on how "${name}" is stored: ${reason}`);
   }
   const stored = [...(crd === undefined ? [] : [epochOf(crd)]), resource.hash].join(" ");

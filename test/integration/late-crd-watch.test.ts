@@ -1,6 +1,8 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
 import { systemClock } from "../../src/clock.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 import { connect } from "../../src/kube/connect.ts";
 import type { Send } from "../../src/kube/http.ts";
 import { migrateCrds } from "../../src/migrator/migrate-crd.ts";
@@ -49,6 +51,23 @@ await t.test(
     t.same(storedVersionsOf(await cluster.crd(kind)), ["v1"]);
   },
 );
+
+await t.test("an API server that has not observed the guard keeps a run from rewriting", async (t) => {
+  const kind = new TestKind("unguarded");
+  await cluster.createStale(kind, 5);
+  etcd.holdWatches("/registry/validatingadmissionpolic");
+  t.teardown(() => etcd.letWatchesGo());
+  const ended = cluster.migrate([kind.name, "--apiserver-endpoints", ENDPOINTS]);
+  const isFrozen = async (): Promise<boolean> =>
+    (await cluster.crd(kind)).metadata.annotations?.[MIGRATING] !== undefined;
+  await eventually(isFrozen, "the CRD is annotated");
+  await sleep(4_000);
+  t.same(await cluster.storedAs(kind), { v1alpha1: 5 }, "nothing is rewritten before the guard is proven");
+  etcd.letWatchesGo();
+  const run = await ended;
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  t.same(await cluster.storedAs(kind), { v1: 5 });
+});
 
 await t.test("a field that the schema gains before the first list is lost by no object", async (t) => {
   const kind = new TestKind("gains");
