@@ -391,9 +391,11 @@ async function prune(
   let isPruned = false;
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await readCrd(client, name, signal);
+    const isDone = isClean(crd) && isVouchedFor(crd);
     // Whoever lifts the freeze after the prune comes too late to stop it.
-    if (!isPruned || epochOf(crd) !== epochOf(atStart)) assertStillOurs(atStart, crd, identity);
-    if (isClean(crd) && isVouchedFor(crd)) return { pruned: crd, removed };
+    if (isPruned && isDone && epochOf(crd) === epochOf(atStart)) return { pruned: crd, removed };
+    assertStillOurs(atStart, crd, identity);
+    if (isDone) return { pruned: crd, removed };
     const { storedVersions } = versionsOf(crd);
     if (!isClean(crd)) removed = storedVersions.filter((version) => version !== storageVersion(crd));
     const { resourceVersion, uid } = crd.metadata;
