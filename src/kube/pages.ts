@@ -37,13 +37,13 @@ export class Pages {
   }
 
   /**
-   * One page; without a token the first one, which is consistent. After an expired token the list goes on at the same
+   * One page, of so many objects at most; without a token the first one, which is consistent. After an expired token the list goes on at the same
    * place, as of now, or begins again: what was written meanwhile lies beyond the watermark, and is skipped.
    */
-  async list(token?: string): Promise<KubeList<KubeObject>> {
+  async list(token?: string, most = MOST): Promise<KubeList<KubeObject>> {
     for (let continueToken = token; ; ) {
       try {
-        const page = await retry(this.#client, () => this.#listOnce(continueToken), this.#limits);
+        const page = await retry(this.#client, () => this.#listOnce(continueToken, most), this.#limits);
         // A list that begins again without a token shows nothing about the next token.
         if (continueToken !== undefined) this.#refusals = 0;
         return page;
@@ -57,11 +57,11 @@ export class Pages {
     }
   }
 
-  async #listOnce(continueToken: string | undefined): Promise<KubeList<KubeObject>> {
+  async #listOnce(continueToken: string | undefined, most: number): Promise<KubeList<KubeObject>> {
     let refusal: unknown;
     for (const path of this.#paths) {
       try {
-        const query = { limit: this.#limit, continue: continueToken };
+        const query = { limit: Math.min(this.#limit, most), continue: continueToken };
         const options = { query, accept: this.#accept, signal: this.#limits.signal };
         const { body, size } = await this.#client.listWithSize<KubeObject>(path, options);
         this.#learn(body.items.length, size);

@@ -99,6 +99,9 @@ export interface RewriteOptions {
   readonly onProgress: (tally: Tally) => void;
 }
 
+/** A page has as many objects as so many times the requests that are under way. */
+const ROUNDS_PER_PAGE = 32;
+
 /** Without progress for so long an attempt ends: nothing stays frozen for longer than that for nothing. */
 export const MAX_STALL_MS = 300_000;
 
@@ -123,8 +126,10 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
     let next: Promise<{ page: Awaited<ReturnType<Pages["list"]>> }> | undefined;
     let listed = 0;
     let cleanToken = continueToken;
+    // A page takes the API server the longer the more objects it has, and other clients wait meanwhile.
+    const list = async () => ({ page: await pages.list(continueToken, ROUNDS_PER_PAGE * limiter.limit) });
     do {
-      const { page } = await (next ?? pages.list(continueToken).then((first) => ({ page: first })));
+      const { page } = await (next ?? list());
       continueToken = page.metadata.continue || undefined;
       listed += page.items.length;
       tally.total = listed + (page.metadata.remainingItemCount ?? 0);
@@ -135,7 +140,7 @@ export async function rewriteAll(client: Client, target: Target, options: Rewrit
         onPage({ watermark }, tally);
       }
       // The next page is listed while this one is written.
-      next = continueToken === undefined ? undefined : pages.list(continueToken).then((ahead) => ({ page: ahead }));
+      next = continueToken === undefined ? undefined : list();
       next?.catch(() => undefined);
       const since = watermark;
       await limiter.forEach(page.items, ({ metadata }) => rewriter.rewrite(metadata, since), signal);
