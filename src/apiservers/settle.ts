@@ -178,13 +178,15 @@ async function oldestClock(client: Client, signal: AbortSignal): Promise<number>
 }
 
 /**
- * When the spec of a CRD last changed, in milliseconds since the Unix epoch, by its managedFields; now where they do
- * not tell.
+ * When the spec of a CRD last changed, in milliseconds since the Unix epoch, by its managedFields. Now where they do not
+ * tell: the entry of the client that wrote `spec.versions` last may be gone.
  */
 function lastSpecChange({ metadata }: Crd): number {
-  const times = (metadata.managedFields ?? [])
-    .filter(({ fieldsV1, subresource }) => subresource === undefined && fieldsV1?.["f:spec"] !== undefined)
-    .map(({ time }) => Date.parse(time ?? ""));
+  const entries = (metadata.managedFields ?? []).filter(
+    ({ fieldsV1, subresource }) => subresource === undefined && fieldsV1?.["f:spec"] !== undefined,
+  );
+  const isKnown = entries.some(({ fieldsV1 }) => Object.hasOwn(fieldsV1?.["f:spec"] as object, "f:versions"));
+  const times = entries.map(({ time }) => Date.parse(time ?? ""));
   const last = Math.max(...times, Date.parse(metadata.creationTimestamp ?? ""));
-  return times.length === 0 || Number.isNaN(last) ? Number.POSITIVE_INFINITY : last;
+  return !isKnown || Number.isNaN(last) ? Number.POSITIVE_INFINITY : last;
 }
