@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { CustomResourceDefinition } from "../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../test/crd.ts";
 import type { ManagedProcess } from "../test/control-plane/control-plane.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { GROUP, type TestKind } from "../test/integration/crd-fixture.ts";

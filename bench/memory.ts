@@ -1,7 +1,7 @@
 // How much memory ksvm needs for large objects, and for many: node bench/memory.ts [--only <case>] [-o json]
 import { parseArgs } from "node:util";
 
-import { storedVersionsOf } from "../src/api/crd.ts";
+import { storedVersionsOf } from "../test/crd.ts";
 import type { NewObject } from "../test/api-client.ts";
 import { bundle } from "../tools/build.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";

@@ -1,4 +1,4 @@
-import { storedVersionsOf } from "../src/api/crd.ts";
+import { storedVersionsOf } from "../test/crd.ts";
 import { MERGE_PATCH, objectPath, CRDS, POLICIES, POLICY_BINDINGS } from "../test/api-client.ts";
 import { messageOf } from "../test/demo/api.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";

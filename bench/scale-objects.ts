@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { type CustomResourceDefinition, storageVersionHashOf } from "../src/api/crd.ts";
+import { type CustomResourceDefinition, storageVersionHashOf } from "../test/crd.ts";
 import type { StorageState, StorageVersionMigration } from "../src/api/migration.ts";
 import { CRD_ANNOTATION } from "../src/api/names.ts";
 import { MIGRATIONS, STORAGE_STATES } from "../test/api-client.ts";

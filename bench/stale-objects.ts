@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { storageVersionOf, storedVersionsOf } from "../src/api/crd.ts";
+import { storageVersionOf, storedVersionsOf } from "../test/crd.ts";
 import { type NewObject, collectionPath } from "../test/api-client.ts";
 import { type Cluster, eventually } from "../test/integration/cluster.ts";
 import { type CrdShape, TestKind } from "../test/integration/crd-fixture.ts";

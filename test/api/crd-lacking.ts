@@ -1,4 +1,4 @@
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import { type CrdTraits, crdWith } from "./crd-with.ts";
 
 /** A CRD whose storage version v2 is not served, and has so many fields that v1 lacks. */

@@ -1,4 +1,4 @@
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import type { ObjectMeta } from "../../src/api/meta.ts";
 
 /** What matters of a CRD in a test. */

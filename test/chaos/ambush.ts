@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { storageVersionOf } from "../../src/api/crd.ts";
+import { storageVersionOf } from "../crd.ts";
 import { stateOf, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { MIGRATIONS } from "../api-client.ts";
 import type { Cluster } from "../integration/cluster.ts";

@@ -1,4 +1,4 @@
-import { storageVersionHashOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf } from "../crd.ts";
 import { resourcesOf } from "../api-client.ts";
 import { typeMetaOf } from "../control-plane/stored-value.ts";
 import { eventually } from "../integration/cluster.ts";

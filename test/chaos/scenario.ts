@@ -1,5 +1,5 @@
 import type { Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { LEASES, MERGE_PATCH } from "../api-client.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import { assertNoTraces } from "../integration/assert-no-traces.ts";

@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import pino from "pino";
 import tap from "tap";
-import type { CrdVersion, CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CrdVersion, CustomResourceDefinition } from "../crd.ts";
 import { policyName } from "../../src/freeze/freeze.ts";
 import { FREEZE_REASON, freezeVerdict, MIGRATING, policySpec, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { ApiError } from "../../src/kube/errors.ts";

@@ -1,4 +1,4 @@
-import type { CrdVersion, CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CrdVersion, CustomResourceDefinition } from "../crd.ts";
 import { MIGRATING } from "../../src/freeze/rule.ts";
 import type { RequestOptions } from "../control-plane/control-plane.ts";
 

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import type { Status } from "../../src/api/meta.ts";
 import type { ControlPlane, RequestOptions } from "../control-plane/control-plane.ts";
 import { crdPath } from "./crds.ts";

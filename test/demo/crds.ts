@@ -1,4 +1,4 @@
-import { type CrdVersion, type CustomResourceDefinition, storageVersionOf } from "../../src/api/crd.ts";
+import { type CrdVersion, type CustomResourceDefinition, storageVersionOf } from "../crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 
 export const GROUP = "example.com";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import { FREEZE_REASON } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";

@@ -1,4 +1,4 @@
-import { storageVersionOf } from "../../src/api/crd.ts";
+import { storageVersionOf } from "../crd.ts";
 import { readCrd } from "./api.ts";
 import { NEW, OLD } from "./crds.ts";
 import { type FlipReport, keepFlipping, waitForFreeze } from "./flipper.ts";

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { call, messageOf, readCrd, requestUntil } from "./api.ts";
 import { apiVersion, crdPath, GROUP, NEW, newCrd, objectsPath, OLD, storageChange, withoutOldVersion } from "./crds.ts";
 import { runKsvm } from "./ksvm.ts";

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { call, messageOf, readCrd, requestUntil } from "./api.ts";
 import {
   apiVersion,

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 
-import { type CustomResourceDefinition, servedVersionsOf } from "../../src/api/crd.ts";
+import { type CustomResourceDefinition, servedVersionsOf } from "../crd.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
 import { listNames, messageOf, readCrd, requestUntil } from "./api.ts";

@@ -1,4 +1,4 @@
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 
 /** What matters of a CRD in a test of the freeze rule. */

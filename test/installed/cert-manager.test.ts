@@ -1,6 +1,6 @@
 import { createPublicKey, X509Certificate } from "node:crypto";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { findConfiguration, publishedBundleOf } from "../../src/certs/ca-bundle.ts";
 import { decoded, KEYS } from "../../src/certs/secret-contents.ts";
 import { readSecret } from "../../src/certs/secret-store.ts";

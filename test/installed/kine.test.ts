@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { assertNoTraces } from "../integration/assert-no-traces.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
 import { stringify } from "yaml";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { readMetrics } from "../../src/apiservers/find.ts";
 import { dashboardQueries, ruleFile } from "../docs/monitoring-objects.ts";

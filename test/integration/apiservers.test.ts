@@ -1,5 +1,5 @@
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { LEASES } from "../api-client.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";

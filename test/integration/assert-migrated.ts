@@ -1,5 +1,5 @@
 import type { Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { messageOf } from "../../src/errors.ts";
 import type { Cluster } from "./cluster.ts";
 import type { TestKind } from "./crd-fixture.ts";

@@ -1,7 +1,7 @@
 // A busy cluster: whatever others do to the objects, a run ends, loses nothing, and names what it could not write.
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { MERGE_PATCH, isConflict } from "../api-client.ts";
 import { messageOf } from "../../src/errors.ts";
 import { listsAnswered, patchesAnswered } from "../control-plane/api-requests.ts";

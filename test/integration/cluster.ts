@@ -1,6 +1,6 @@
 import { Readable, Writable } from "node:stream";
 import type { Test } from "tap";
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { systemClock } from "../../src/clock.ts";
 import { KsvmError } from "../../src/errors.ts";

@@ -1,6 +1,6 @@
 // The installed controller: what it does with a StorageVersionMigration, and what a user sees of that.
 import t from "tap";
-import { specKeyOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { specKeyOf, storedVersionsOf } from "../crd.ts";
 import { type StorageVersionMigration, stateOf } from "../../src/api/migration.ts";
 import { hasFreezeAnnotation } from "./frozen.ts";
 import { messageOf } from "../../src/errors.ts";

@@ -1,6 +1,6 @@
 // Webhooks of others that a run needs: conversion webhooks, and an operator's own admission webhook.
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";

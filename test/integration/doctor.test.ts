@@ -1,6 +1,6 @@
 // `ksvm doctor`: what it finds in a cluster, and how `--repair` brings back objects that no API server can read.
 import t, { type Test } from "tap";
-import { type CustomResourceDefinition, storedVersionsOf } from "../../src/api/crd.ts";
+import { type CustomResourceDefinition, storedVersionsOf } from "../crd.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import type { Finding } from "../../src/inventory/doctor.ts";
 import { restoredVersion } from "../../src/inventory/repair.ts";

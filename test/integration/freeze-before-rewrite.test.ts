@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";

@@ -1,5 +1,5 @@
 import t from "tap";
-import { storageVersionOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionOf, storedVersionsOf } from "../crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { policyName } from "../../src/freeze/freeze.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../api-client.ts";

@@ -1,6 +1,6 @@
 import t from "tap";
 import { migrateInTree, MIGRATIONS as IN_TREE, startInTree } from "../../bench/in-tree.ts";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -1,7 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import { CRDS, type NewObject } from "../api-client.ts";
 import { type Cluster, eventually } from "./cluster.ts";
 

@@ -2,7 +2,7 @@
 // by themselves, one is killed, and nothing is left in the end.
 import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import type { StorageState, StorageVersionMigration } from "../../src/api/migration.ts";
 import { CERTIFICATE_SECRET } from "../../src/api/names.ts";
 import { hasFreezeAnnotation } from "./frozen.ts";

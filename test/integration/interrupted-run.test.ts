@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "./frozen.ts";
 import { CRDS, MERGE_PATCH } from "../api-client.ts";

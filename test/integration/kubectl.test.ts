@@ -1,6 +1,6 @@
 // kubectl beside ksvm: what an administrator applies, reads, waits for and clears away.
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { MIGRATING } from "../../src/freeze/rule.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
-import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MIGRATING } from "../../src/freeze/rule.ts";
 import { connect } from "../../src/kube/connect.ts";

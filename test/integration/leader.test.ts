@@ -1,6 +1,6 @@
 // Two replicas of the controller: one leads. While it stands still, the other one finishes its work; and never both lead.
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { freezeOwnerOf } from "./frozen.ts";
 import { type KubeObject, LEASES } from "../api-client.ts";

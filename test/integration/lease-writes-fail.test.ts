@@ -1,5 +1,5 @@
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";

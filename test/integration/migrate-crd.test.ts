@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";

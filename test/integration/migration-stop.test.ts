@@ -1,7 +1,7 @@
 // A migration that is stopped: suspended, deleted, left by a leader that died, held up by an outage, or deleted once it has ended.
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
-import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
 import { CREATED_BY_LABEL, CREATED_BY_TRIGGER, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "./frozen.ts";

@@ -1,6 +1,6 @@
 // What deploy/components/deny-unproven-prunes does on an API server: prunes by other tools are denied, or put back (docs/guard.md).
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { type ApiClient, CRDS, MERGE_PATCH, type NewObject } from "../api-client.ts";
 import { Cluster, eventually } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

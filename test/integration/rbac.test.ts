@@ -2,7 +2,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { resourceNameOf, type StorageVersionMigration } from "../../src/api/migration.ts";
 import { APPLY_PATCH, CRDS, MIGRATIONS } from "../api-client.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";

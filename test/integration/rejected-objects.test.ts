@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import type { PartialObjectMetadata } from "../../src/api/meta.ts";
 import { messageOf } from "../../src/errors.ts";
 import { MERGE_PATCH, type ObjectRef } from "../api-client.ts";

@@ -1,7 +1,7 @@
 // Rights that a user lacks: before a run, all of them are named; in the middle of one, refused writes are tried again for a while.
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CLUSTER_ROLES, CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";

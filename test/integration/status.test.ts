@@ -1,6 +1,6 @@
 // What `ksvm status` shows of runs, freezes and migrations, and how `ksvm migrate` follows a controller.
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { MIGRATING } from "../../src/freeze/rule.ts";
@@ -148,7 +148,7 @@ parallel(
       return end.code === 0;
     }, "the role is in force");
     t.match(stdout, /^controller: unknown: this user may not list Leases in namespace kube-storage-migration\n/);
-    t.match(stdout, /\nnot known: runs: this user may not list Leases in kube-system/);
+    t.match(stdout, /\nnot known: runs: this user may not list Leases in namespace kube-system/);
     t.match(stdout, /not known: migrations of Kubernetes' own migrator/);
     t.match(stdout, new RegExp(`\n${left.name} +host_dead `));
   },

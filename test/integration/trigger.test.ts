@@ -1,6 +1,6 @@
 // The trigger: what it takes for a change of a storage version, and what it has the controller do about that.
 import t from "tap";
-import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import {
   MIGRATION_API_VERSION,
   type StorageState,

@@ -1,6 +1,6 @@
 // Objects that no request reaches as they are stored: in a version that is not served, or where an earlier CRD of another scope left them.
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { MERGE_PATCH } from "../api-client.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";

@@ -1,5 +1,5 @@
 import type { Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { APPLY_PATCH, CRDS, type NewObject } from "../api-client.ts";
 import { assertNoTraces } from "./assert-no-traces.ts";

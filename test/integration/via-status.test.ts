@@ -1,6 +1,6 @@
 // Objects that their own schema rejects by now: a write of their status leaves the spec as it is.
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { messageOf } from "../../src/errors.ts";
 import { APPLY_PATCH, CRDS, MERGE_PATCH } from "../api-client.ts";
 import { asTheUserSees, type WholeObject } from "./as-user-sees.ts";

@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster } from "./cluster.ts";
 import { TestKind } from "./crd-fixture.ts";

@@ -2,7 +2,7 @@
 // stopped, and while API servers do not trust it nothing is pruned.
 import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { MIGRATING, OWNER, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";

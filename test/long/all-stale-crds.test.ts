@@ -1,6 +1,6 @@
 // `ksvm migrate --all` of a cluster with many stale CRDs, two of which are stuck in deletion.
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { IS_LONG } from "../chaos/random.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

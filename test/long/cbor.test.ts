@@ -1,5 +1,5 @@
 import t from "tap";
-import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import { eventually, Cluster } from "../integration/cluster.ts";
 import { contents, encodings, restartStoring, revisions, storing, untilServed } from "./cbor-objects.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";

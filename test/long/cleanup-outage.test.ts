@@ -1,7 +1,7 @@
 // An API server that is down for longer than a run has for lifting its freeze: the freeze is lifted when it is back.
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

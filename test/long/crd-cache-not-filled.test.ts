@@ -1,5 +1,5 @@
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { encryptionConfig } from "../control-plane/encryption.ts";
 import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

@@ -2,7 +2,7 @@
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { kubeconfigText } from "../control-plane/kubeconfig.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";

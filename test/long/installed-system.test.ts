@@ -1,5 +1,5 @@
 import t, { type Test } from "tap";
-import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import {
   CONTROLLER_LEASE,
   isFinished,

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { startProgram } from "../processes/program.ts";
 import { bundle } from "../../tools/build.ts";
 import { Cluster } from "../integration/cluster.ts";

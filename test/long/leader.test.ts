@@ -1,7 +1,7 @@
 // Two replicas of the controller: one leads, and whatever becomes of it, the other one finishes its work, and never both lead.
 import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { CONTROLLER_LEASE, type StorageVersionMigration, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "../integration/frozen.ts";
 import { type KubeObject, LEASES } from "../api-client.ts";

@@ -1,5 +1,5 @@
 import t from "tap";
-import type { CustomResourceDefinition } from "../../src/api/crd.ts";
+import type { CustomResourceDefinition } from "../crd.ts";
 import { freezeOwnerOf } from "../integration/frozen.ts";
 import { CRDS } from "../api-client.ts";
 import { Cluster } from "../integration/cluster.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { CRDS, type NewObject, type Resource } from "../api-client.ts";
 import { bundle } from "../../tools/build.ts";

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import t from "tap";
-import { storedVersionsOf } from "../../src/api/crd.ts";
+import { storedVersionsOf } from "../crd.ts";
 import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { Cluster } from "../integration/cluster.ts";
 import { fileOf } from "../integration/crd-file.ts";

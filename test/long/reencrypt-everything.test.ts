@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import t from "tap";
-import { storageVersionHashOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf } from "../crd.ts";
 import type { InitResult } from "../../src/initializer/initialize.ts";
 import { IDENTITY, storedWith } from "../control-plane/encryption.ts";
 import { issueServing } from "../webhook/issue-serving.ts";

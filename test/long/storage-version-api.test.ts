@@ -1,6 +1,6 @@
 // API servers with the StorageVersion API, and one that is paused: what the trigger and a run wait for.
 import t from "tap";
-import { storageVersionHashOf, storedVersionsOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { startController } from "../integration/controller.ts";

@@ -1,6 +1,6 @@
 // A rolling upgrade of the API servers: built-in resources get another storage version, and API servers disagree for a while.
 import t from "tap";
-import { storageVersionHashOf } from "../../src/api/crd.ts";
+import { storageVersionHashOf } from "../crd.ts";
 import type { StorageState } from "../../src/api/migration.ts";
 import type { StorageVersion } from "../../src/apiservers/agree.ts";
 import { type KubeObject, MERGE_PATCH, type Resource, STORAGE_STATES, STORAGE_VERSIONS } from "../api-client.ts";

@@ -1,4 +1,4 @@
-import type { CrdCondition, CrdVersion } from "../../../src/api/crd.ts";
+import type { CrdCondition, CrdVersion } from "../../crd.ts";
 import { FORCE_ANNOTATION } from "../../../src/api/names.ts";
 import { reencryptAnnotation } from "../../../src/api/reencryption.ts";
 import { policyName } from "../../../src/freeze/freeze.ts";

@@ -1,4 +1,4 @@
-import { isClean, storageVersionHashOf, storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { isClean, storageVersionHashOf, storageVersionOf, storedVersionsOf } from "../../crd.ts";
 import { isFinished, stateOf, type StorageState, type StorageVersionMigration } from "../../../src/api/migration.ts";
 import { freezerOf } from "../../../src/freeze/freeze.ts";
 import { MIGRATING, OWNER } from "../../../src/freeze/rule.ts";

@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, storageVersionsOf } from "../../../src/api/crd.ts";
+import { type CustomResourceDefinition, storageVersionsOf } from "../../crd.ts";
 import { holderOf, type Lease } from "../../../src/api/lease.ts";
 import { freezerOf } from "../../../src/freeze/freeze.ts";
 import { MIGRATING } from "../../../src/freeze/rule.ts";

@@ -3,7 +3,7 @@ import {
   storageVersionHashOf,
   storageVersionOf,
   storedVersionsOf,
-} from "../../../src/api/crd.ts";
+} from "../../crd.ts";
 import type { EtcdEntry, SimEtcd } from "../model/etcd.ts";
 import { builtInKinds, CRD_PREFIX, kindKey, type ServedKind } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";

@@ -1,4 +1,4 @@
-import { storageVersionOf, storedVersionsOf } from "../../../src/api/crd.ts";
+import { storageVersionOf, storedVersionsOf } from "../../crd.ts";
 import type { EtcdEntry } from "../model/etcd.ts";
 import { CRD_PREFIX } from "../model/kinds.ts";
 import { isByKsvm, type World } from "../world/world.ts";

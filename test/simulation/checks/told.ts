@@ -1,4 +1,4 @@
-import { storedVersionsOf } from "../../../src/api/crd.ts";
+import { storedVersionsOf } from "../../crd.ts";
 import {
   hasCondition,
   type StorageState,

@@ -1,4 +1,4 @@
-import { storageVersionHashOf } from "../../../src/api/crd.ts";
+import { storageVersionHashOf } from "../../crd.ts";
 import {
   APPLY_PATCH,
   collectionPath,

@@ -1,4 +1,4 @@
-import { type CustomResourceDefinition, storageVersionHashOf } from "../../../src/api/crd.ts";
+import { type CustomResourceDefinition, storageVersionHashOf } from "../../crd.ts";
 import { apiVersion } from "../../../src/kube/objects.ts";
 import { type EtcdEntry, type Fields, isSame } from "./etcd.ts";
 

@@ -1,4 +1,4 @@
-import type { CrdVersion } from "../../../src/api/crd.ts";
+import type { CrdVersion } from "../../crd.ts";
 import { MIGRATING, OWNER } from "../../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH as MERGE } from "../../../src/kube/objects.ts";
 import type { Random } from "../../chaos/random.ts";

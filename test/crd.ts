@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ObjectMeta } from "./meta.ts";
-import { prunedFields, schemaOf } from "./pruned-fields.ts";
+import type { ObjectMeta } from "../src/api/meta.ts";
 
 /** One entry of `spec.versions` of a CustomResourceDefinition, apiextensions.k8s.io/v1. */
 export interface CrdVersion {
@@ -82,36 +81,6 @@ export function storedVersionsOf(crd: CustomResourceDefinition): readonly string
 export function isClean(crd: CustomResourceDefinition): boolean {
   const stored = storedVersionsOf(crd);
   return stored.length === 1 && stored[0] === storageVersionOf(crd);
-}
-
-/**
- * The version that requests go to: the storage version where it is served (no conversion), else the first served one
- * that {@link fieldsLostThrough} shows nothing for, else the first served one. `undefined` where the CRD serves none,
- * so that no object can be read or written.
- */
-export function requestVersionOf(crd: CustomResourceDefinition): string | undefined {
-  const served = servedVersionsOf(crd);
-  const storage = storageVersionOf(crd);
-  const isWhole = (version: string): boolean => fieldsLostThrough(crd, version).length === 0;
-  return served.includes(storage) ? storage : (served.find(isWhole) ?? served[0]);
-}
-
-/**
- * Fields of the storage version that objects lose with each write in another version: the API server exchanges their
- * apiVersion, and prunes what the schema of that version does not have. Empty where a webhook converts, which is to
- * keep them, and where the schemas were not read.
- */
-export function fieldsLostThrough(crd: CustomResourceDefinition, version: string): readonly string[] {
-  const storage = storageVersionOf(crd);
-  const { preserveUnknownFields, versions } = crd.spec;
-  return version === storage || movesFields(crd) || preserveUnknownFields === true
-    ? []
-    : prunedFields(schemaOf(versions, version), schemaOf(versions, storage));
-}
-
-/** Whether a conversion between versions may move fields: a webhook converts, so that only it knows. */
-export function movesFields({ spec }: Pick<CustomResourceDefinition, "spec">): boolean {
-  return (spec.conversion?.strategy ?? "None") !== "None";
 }
 
 /**
