@@ -26,6 +26,12 @@ export function countIn(value: unknown): number | undefined {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }
 
+/** Whether there is an integer beyond 2^53 in it, which JSON.parse has rounded. */
+export function hasUnsafeInteger(value: unknown): boolean {
+  if (typeof value === "object" && value !== null) return Object.values(value).some(hasUnsafeInteger);
+  return Number.isInteger(value) && !Number.isSafeInteger(value);
+}
+
 /** The text, where it is a time that can be read. */
 export function timeIn(value: unknown): string | undefined {
   return typeof value === "string" && !Number.isNaN(Date.parse(value)) ? value : undefined;

@@ -6,12 +6,12 @@ import { MIGRATING } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
 import { type Crd, isClean, type Lease, storageVersion } from "../kube/objects.ts";
+import { eachOf } from "../migrator/migrate-crd.ts";
 import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "../migrator/crd-state.ts";
 import {
   everyCrdMetadata,
   fieldVersionsText,
   findCrd,
-  forEach,
   type FoundObjects,
   lookAtObjects,
   objectsOf,
@@ -62,7 +62,7 @@ export async function examine(
 ): Promise<{ readonly items: readonly Finding[]; readonly lookedAt: number }> {
   const names = new Set(given);
   if (given.length === 0) for await (const { metadata } of everyCrdMetadata(client, signal)) names.add(metadata.name);
-  const found = await forEach([...names].toSorted(), async (name) => {
+  const found = await eachOf([...names].toSorted(), async (name) => {
     const findings = await examineCrd(client, name, signal);
     if (findings !== undefined || given.length === 0) return findings ?? [];
     throw new KsvmError("ResourceNotFound", `Cannot diagnose "${name}": no CustomResourceDefinition has this name`);
@@ -136,7 +136,7 @@ export function diagnose(crd: Crd, objects: FoundObjects, isRunAlive?: boolean):
   const restored = crd.spec.versions.filter(isRestored).map((version) => version.name);
   if (restored.length > 0) {
     const names = restored.join(", ");
-    const meaning = `ksvm doctor brought ${names} back, and was interrupted before it could remove it again`;
+    const meaning = `ksvm doctor brought ${names} back, and has not removed it again: it is at work, or was interrupted`;
     add("unfinished-repair", "data", meaning, repair, { versions: restored, ...counted });
   }
   const doubt = pruneDoubt(crd);

@@ -8,7 +8,6 @@ import {
   hasConversionWebhook,
   type KubeList,
   type KubeObject,
-  type ManagedFieldsEntry,
   METADATA,
   METADATA_LIST,
   objectPath,
@@ -105,6 +104,8 @@ export interface FoundObjects {
   readonly conversionProblem?: string;
   /** Missing where that was not asked, or no object names a version that is asked for. */
   readonly fieldVersions?: FieldVersions;
+  /** Whether there are more objects than were asked for that. */
+  readonly isPartial?: true;
 }
 
 /** Where the objects of a resource are listed. */
@@ -136,6 +137,7 @@ const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
  * Counts the objects of a resource. Where managedFields are asked about, the API server also decodes every object.
  *
  * @param isAsked about which versions in managedFields. @default none, which costs one short list
+ * @param most looks at the managedFields of so many objects
  * @returns nothing where no version is served
  * @throws the signal's reason. What the API server says otherwise is in the result.
  */
@@ -143,13 +145,13 @@ export async function lookAtObjects(
   client: Client,
   listed: Listed,
   signal: AbortSignal,
-  isAsked?: (version: string, entry: ManagedFieldsEntry) => boolean,
+  isAsked?: (version: string) => boolean,
+  most = MAX_LOOKED_AT,
 ): Promise<FoundObjects> {
   const paths = listed.versions.map((version) => collectionPath({ ...listed, version }));
   const [path] = paths;
   if (path === undefined) return {};
   const prefix = `${listed.group}/`;
-  const versionIn = ({ apiVersion = "" }: ManagedFieldsEntry): string => apiVersion.slice(prefix.length);
   const versions = new Set<string>();
   let [objects, lookedAt, isPartial] = [0, 0, false];
   let [count, first]: [count?: number, first?: ObjectMeta] = [];
@@ -160,13 +162,13 @@ export async function lookAtObjects(
       if (isAsked === undefined) break;
       for (const { managedFields = [] } of items.map((item) => item.metadata)) {
         const of = managedFields.filter(({ apiVersion = "" }) => apiVersion.startsWith(prefix));
-        const named = of.filter((entry) => isAsked(versionIn(entry), entry));
+        const named = of.map(({ apiVersion = "" }) => apiVersion.slice(prefix.length)).filter(isAsked);
         if (named.length > 0) objects++;
-        for (const entry of named) versions.add(versionIn(entry));
+        for (const version of named) versions.add(version);
       }
       lookedAt += items.length;
       isPartial = Boolean(metadata.continue);
-      if (lookedAt >= MAX_LOOKED_AT) break;
+      if (lookedAt >= most) break;
     }
     if (isPartial) {
       const query = { labelSelector: NO_OBJECT, limit: 1 };
@@ -182,7 +184,12 @@ export async function lookAtObjects(
     }
     const named = { objects, versions: [...versions].toSorted(), lookedAt, isPartial };
     const fieldVersions = objects === 0 ? undefined : named;
-    return withoutUndefined<FoundObjects>({ count, conversionProblem: down, fieldVersions });
+    return withoutUndefined<FoundObjects>({
+      count,
+      conversionProblem: down,
+      fieldVersions,
+      isPartial: isPartial || undefined,
+    });
   } catch (error) {
     signal.throwIfAborted();
     if (!(error instanceof ApiError)) throw error;
@@ -196,17 +203,4 @@ export async function lookAtObjects(
 
 function isDown(error: unknown): error is ApiError {
   return whose(error) === "webhook";
-}
-
-const IN_FLIGHT = 8;
-
-/** Does the same for each item, some at a time. @returns what came of each, in their order */
-export async function forEach<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
-  const results: R[] = [];
-  const queue = items.entries();
-  const worker = async (): Promise<void> => {
-    for (const [index, item] of queue) results[index] = await work(item);
-  };
-  await Promise.all(Array.from({ length: IN_FLIGHT }, worker));
-  return results;
 }

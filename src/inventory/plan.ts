@@ -13,13 +13,13 @@ import {
   storedEncodingOf,
   versionTextOf,
 } from "../resources/storage-states.ts";
+import { eachOf } from "../migrator/migrate-crd.ts";
 import { crdProblem, pruneDoubt, storedVersionsOwner, unlistedVersions } from "../migrator/crd-state.ts";
 import {
   ask,
   everyItem,
   type FieldVersions,
   findCrd,
-  forEach,
   type FoundObjects,
   lookAtObjects,
   objectsOf,
@@ -82,7 +82,7 @@ export async function readPlan(
   const selected = (await readEntries(client, selection, signal)).filter(
     (entry) => (!stale || isStale(entry)) && (!crdsOnly || entry.type === "CustomResourceDefinition"),
   );
-  return forEach(selected, async (entry) => {
+  return eachOf(selected, async (entry) => {
     const { conversion, name, servedVersions: versions, storageVersion: storage } = entry;
     const [plural = "", ...group] = name.split(".");
     const listed = { group: group.join("."), plural, versions, hasWebhook: conversion !== undefined };
@@ -143,7 +143,7 @@ export function planCrd(crd: Crd): PlanEntry {
   const isStopped = problem !== undefined || freezer === "other";
   const run = freezer === "other" ? "another owner" : `${freezer?.identity} since ${freezer?.since}`;
   const command = `run ksvm migrate ${metadata.name} --force`;
-  const foreign = `${owner} took ${unlisted.join(", ")} out of storedVersions: before it leaves the CRD, ${command}`;
+  const foreign = `${owner} took ${unlisted.join(", ")} out of storedVersions: before you remove it from the CRD, ${command}`;
   const remedy = doubt && `${doubt}; to rewrite them, ${command}`;
   return withoutUndefined<PlanEntry>({
     name: metadata.name,
@@ -198,15 +198,23 @@ const FIXED_SECONDS = DEFAULT_SETTLE_MS / 1_000 + 10;
 
 /** The entry with what its objects show. */
 export function withObjects(entry: PlanEntry, found: FoundObjects): PlanEntry {
-  const { conversionProblem, count, fieldVersions, problem } = found;
+  const { conversionProblem, count, fieldVersions, isPartial = false, problem } = found;
   const managedFields = isFieldsDue(entry) ? fieldVersions : undefined;
   // A list that fails for it says the same.
   const conversion = conversionProblem && `its conversion webhook cannot be called: ${conversionProblem}`;
   const isTimed = count !== undefined && entry.action === "migrate";
   return withoutUndefined<PlanEntry>({
     ...entry,
-    removableVersions: entry.removableVersions.filter((version) => !managedFields?.versions.includes(version)),
-    note: joined(entry.note, problem === undefined ? conversion : `objects cannot be listed: ${problem}`),
+    removableVersions: isPartial
+      ? []
+      : entry.removableVersions.filter((version) => !managedFields?.versions.includes(version)),
+    note: joined(
+      entry.note,
+      isPartial
+        ? "managedFields of so many objects are not looked at: remove versions by ksvm migrate -f FILE --apply, which does"
+        : undefined,
+      problem === undefined ? conversion : `objects cannot be listed: ${problem}`,
+    ),
     objects: count,
     estimateSeconds: isTimed ? Math.ceil(FIXED_SECONDS + count / OBJECTS_PER_SECOND) : undefined,
     managedFields,

@@ -1,22 +1,24 @@
 import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
 import { objectIn } from "../api/json-fields.ts";
 import { epochOf } from "../apiservers/converge.ts";
-import { KsvmError } from "../errors.ts";
+import { KsvmError, messageOf } from "../errors.ts";
 import { foreignFreeze, freezerOf } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
-import { type Crd, CRDS, isClean } from "../kube/objects.ts";
+import { type Crd, CRDS, isClean, storageVersion } from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { LEAVING_VERSIONS } from "../migrator/rewrite.ts";
 import type { MigrationResult } from "../migrator/types.ts";
 import { lostVersions } from "../migrator/crd-state.ts";
 import { findCrd, lookAtObjects, objectsOf } from "./inventory.ts";
+import { lossText, named, readLosses } from "./losses.ts";
 
 /** What a repair does, for a user to read before. Each step is done only if the one before was. */
 export const REPAIR_STEPS: readonly string[] = [
-  "add the versions that the CRD lost to spec.versions, with served: false and every field kept",
+  "add the versions that the CRD lost to spec.versions, served and with every field kept",
   "add them to status.storedVersions, so that no client can drop them again",
-  "list the objects, which counts them; another version that they name is brought back too",
+  "list the objects; where the API server refuses and names another lost version, bring that back too",
+  "where nothing converts, read them in these versions; stop if the storage version lacks fields of them",
   "freeze, rewrite every object in the storage version, prune storedVersions, unfreeze",
   "remove what was added to spec.versions again",
 ];
@@ -48,8 +50,8 @@ export async function repairCrd(context: RepairContext, name: string): Promise<b
     if (removed === "") return true;
     // The run has proven every object for one CRD: what came later may rest on less.
     if (looks === MAX_LOOKS || epochOf(crd) !== epoch || !isClean(crd)) {
-      const text = `Cannot remove ${removed} from "${name}": another client changed the CRD since every object`;
-      throw new KsvmError("RepairStopped", `${text} was migrated; run ksvm doctor --repair again`);
+      const text = `Cannot remove ${removed} from "${name}": another client changed the CRD or its storedVersions after`;
+      throw new KsvmError("RepairStopped", `${text} the migration; run ksvm doctor --repair again`);
     }
     const spec = { versions: crd.spec.versions.filter((version) => !isRestored(version)) };
     const patch = { spec, metadata: { annotations: { [LEAVING_VERSIONS]: null } } };
@@ -73,12 +75,12 @@ const PAUSE_MS = 1_000;
  * them. Each is in storedVersions before the next look, so that no client can drop it again.
  *
  * @returns how many objects can be listed then
- * @throws {KsvmError} RepairStopped where they cannot be listed
+ * @throws {KsvmError} RepairStopped where they cannot be listed, or rewritten without a loss
  */
 async function bringBack(context: RepairContext, name: string): Promise<number> {
   const { client, signal } = context;
   const unreadable = new Set<string>();
-  let problem = "";
+  let [problem, help] = ["", "make that work"];
   for (let looks = 0; looks < MAX_LOOKS; looks++) {
     if (looks > 0) await client.clock.sleep(PAUSE_MS, signal);
     const crd = await readCrd(context, name);
@@ -89,7 +91,7 @@ async function bringBack(context: RepairContext, name: string): Promise<number> 
     if (missing.length > 0) {
       const all = [...versions, ...missing.map(restoredVersion)];
       const annotations = { [LEAVING_VERSIONS]: restoredIn(all).join(",") };
-      const text = `added ${missing.join(", ")} back to spec.versions, with served: false`;
+      const text = `added ${missing.join(", ")} back to spec.versions`;
       await write(context, crd, "", { spec: { versions: all }, metadata: { annotations } }, text);
       continue;
     }
@@ -101,15 +103,32 @@ async function bringBack(context: RepairContext, name: string): Promise<number> 
       continue;
     }
     const found = await lookAtObjects(client, objectsOf(crd), signal, () => false);
-    if (found.count !== undefined) return found.count;
-    problem = found.problem ?? "the CRD serves no version";
-    if (found.unreadableIn === undefined) break;
-    unreadable.add(found.unreadableIn);
+    if (found.count === undefined) {
+      problem = `its objects cannot be listed: ${found.problem ?? "the CRD serves no version"}`;
+      if (found.unreadableIn === undefined) break;
+      unreadable.add(found.unreadableIn);
+      continue;
+    }
+    try {
+      // These versions show every field. Of what a webhook converts, nothing is known.
+      const shown = { ...crd, spec: { ...crd.spec, versions: versions.filter(isRestored) } };
+      const target = storageVersion(crd);
+      const losses = (await readLosses(client, shown, { target, versions }, 0, signal)) ?? [];
+      if (losses.length === 0) return found.count;
+      problem = `the schema of ${target} lacks ${named(losses.map(lossText))}, which the rewrite would drop`;
+      const names = restoredIn(versions).join(", ");
+      help = `have it describe them, or remove them from the objects, which can be read and written in ${names}`;
+      break;
+    } catch (error) {
+      // The API server serves what came back a moment later.
+      if (whose(error) !== "gone") throw error;
+      problem = messageOf(error);
+    }
   }
   throw new KsvmError(
     "RepairStopped",
-    `Cannot repair "${name}": its objects cannot be listed: ${problem}; nothing was migrated, and versions that were ` +
-      "brought back stay in storedVersions; make that work, and run ksvm doctor --repair again",
+    `Cannot repair "${name}": ${problem}; nothing was migrated, and versions that were brought back stay in ` +
+      `storedVersions; ${help}, and run ksvm doctor --repair again`,
   );
 }
 
@@ -135,20 +154,19 @@ async function write(
 }
 
 /** In the entry itself, so that it comes and goes with it, and a version that a vendor brings back is none of ours. */
-const DESCRIPTION =
-  "Brought back by ksvm doctor --repair until no object is stored in this version; it removes it then.";
+const DESCRIPTION = "ksvm doctor --repair brought this version back, and removes it once no object is stored in it.";
 const PRESERVE = "x-kubernetes-preserve-unknown-fields";
 
-/** The entry of a version that the CRD lost: no client can use it, and the API server keeps every field. */
+/** The entry of a version that the CRD lost. It is served, so that its objects can be read with every field. */
 export function restoredVersion(name: string): V1CustomResourceDefinitionVersion {
   const openAPIV3Schema = { type: "object", description: DESCRIPTION, [PRESERVE]: true };
-  return { name, served: false, storage: false, schema: { openAPIV3Schema } };
+  return { name, served: true, storage: false, schema: { openAPIV3Schema } };
 }
 
-/** Whether an entry is one of {@link restoredVersion}, and as it was written. */
-export function isRestored({ schema, served, storage }: V1CustomResourceDefinitionVersion): boolean {
+/** Whether an entry is one of {@link restoredVersion}. */
+export function isRestored({ schema, storage }: V1CustomResourceDefinitionVersion): boolean {
   const { description, [PRESERVE]: preserves } = objectIn(schema?.openAPIV3Schema) ?? {};
-  return !served && !storage && description === DESCRIPTION && preserves === true;
+  return !storage && description === DESCRIPTION && preserves === true;
 }
 
 function restoredIn(versions: readonly V1CustomResourceDefinitionVersion[]): readonly string[] {

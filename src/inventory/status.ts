@@ -100,7 +100,8 @@ export async function readStatus(client: Client, signal: AbortSignal): Promise<C
     own === undefined
       ? { state: "unknown", reason }
       : (own.find(({ lease }) => lease === CONTROLLER) ?? { state: "none" });
-  if (shared === undefined) unknown.push(`runs: this user may not list Leases in ${DEFAULT_LEASE_NAMESPACE}`);
+  const hidden = [own === undefined && SYSTEM_NAMESPACE, shared === undefined && DEFAULT_LEASE_NAMESPACE];
+  for (const one of hidden.filter(Boolean)) unknown.push(`runs: this user may not list Leases in namespace ${one}`);
   const prefix = `/${leaseName("")}`;
   const runs = [...(own ?? []), ...(shared ?? [])].flatMap((line): readonly RunLine[] => {
     const [, resource] = line.lease.split(prefix);

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
 import { type JsonObject, objectIn, textIn } from "../api/json-fields.ts";
+import { droppedFields, example, schemaOf } from "../api/pruned-fields.ts";
 import { epochOf } from "../apiservers/converge.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import { CRD_FIELD_MANAGER, MIGRATING } from "../freeze/rule.ts";
@@ -40,7 +41,7 @@ export interface Step {
 /** What leads to a file, or why nothing does. Field names are those of `-o json`. */
 export interface Plan {
   /**
-   * - `applicable`: the file can be applied as it is
+   * - `applicable`: the file can be applied as it is, by whatever client
    * - `needs-migration`: objects may be stored in a version that it drops, or has no conversion for
    * - `refused`: there is no way
    * - `data-loss`: objects cannot be read, and could not be afterwards
@@ -59,6 +60,8 @@ export interface Facts {
   readonly lostIn?: string | undefined;
   /** Whether no object has a field that the file's schemas lack. */
   readonly isLossless?: boolean | undefined;
+  /** Whether managedFields of objects name versions that the file lacks: a migration ends that. */
+  readonly hasGoneFields?: boolean | undefined;
   /**
    * The `uid/generation` of the CRD at which this call tried every object in the file's storage version. Neither a try
    * nor a rewrite is seen in the CRD, so that after a kill both are done again.
@@ -79,7 +82,11 @@ const CRD_API_VERSION = "apiextensions.k8s.io/v1";
  *
  * @param live missing where the cluster has no such CRD
  */
-export function steps(live: Crd | undefined, file: CrdManifest, { isLossless, lostIn, rewritten, tried }: Facts): Plan {
+export function steps(
+  live: Crd | undefined,
+  file: CrdManifest,
+  { hasGoneFields = false, isLossless, lostIn, rewritten, tried }: Facts,
+): Plan {
   const { apiVersion, name, target } = file;
   if (apiVersion !== CRD_API_VERSION) {
     const help = `write the file for ${CRD_API_VERSION}: each entry of spec.versions needs a schema of its own`;
@@ -89,11 +96,9 @@ export function steps(live: Crd | undefined, file: CrdManifest, { isLossless, lo
   if (live === undefined) return applicable("the cluster has no such CRD", [applyStep(file.spec)]);
 
   const { storedVersions = [] } = live.status ?? {};
-  const losesWebhook = hasConversionWebhook(live) && webhookOf(file.spec["conversion"]) === undefined;
-  // No object may be stored in them once the file is applied, whether or not storedVersions lists them: the versions
-  // that it drops and, where nothing converts any more, those that it keeps beside its storage version.
+  // No object may be stored in them once the file is applied, whether or not storedVersions lists them.
   const outgoing = [...new Set([...storedVersions, ...live.spec.versions.map((version) => version.name)])].filter(
-    (version) => !hasVersion(file, version) || (losesWebhook && version !== target),
+    (version) => isLeaving(live, file, version) || (version !== target && isNarrowed(live, file, version)),
   );
   const names = outgoing.join(", ");
   const isMove = target !== storageVersion(live);
@@ -101,17 +106,21 @@ export function steps(live: Crd | undefined, file: CrdManifest, { isLossless, lo
   const isFlip = isMove && outgoing.length > 0;
 
   const problem = crdProblem(live);
-  // A file that drops nothing may end the state that stops everything else, as by serving a version again. Whether its
-  // schemas are structural says the API server. Fields that no schema describes are for a user to look at before.
+  // A file that drops nothing may itself repair the CRD, as by serving a version again: then the CRD has no problem
+  // after it. Whether its schemas are structural says the API server. Fields that no schema describes are for a user to
+  // look at before.
   const preserveUnknownFields = isLossless !== true && live.spec.preserveUnknownFields === true;
   const conditions = (live.status?.conditions ?? []).filter(({ type }) => type !== "NonStructuralSchema");
   const after = {
     ...live,
     spec: { ...plain(live.spec), preserveUnknownFields, versions: [...file.versions] },
-    status: { ...live.status, conditions },
+    status: { conditions, storedVersions: storedVersions.filter((version) => hasVersion(file, version)) },
   };
-  if (problem !== undefined && (outgoing.length > 0 || crdProblem(after) !== undefined)) {
+  const caused = crdProblem(after);
+  if (problem !== undefined && (outgoing.length > 0 || caused !== undefined))
     return noWay(problem.reason, problem.help);
+  if (problem === undefined && caused !== undefined) {
+    return noWay(`with this file ${caused.reason}`, `change that in the file, as this does in the CRD: ${caused.help}`);
   }
   if (lostIn !== undefined && !hasVersion(file, lostIn)) {
     const reason = `objects are stored in ${lostIn}, which neither the CRD nor this file has: no client can read them`;
@@ -122,7 +131,7 @@ export function steps(live: Crd | undefined, file: CrdManifest, { isLossless, lo
     const reason = `its storage version is frozen by something other than ksvm (annotation ${MIGRATING})`;
     return noWay(reason, `wait for it to end, or lift the freeze: kubectl annotate crd ${name} ${MIGRATING}-`);
   }
-  if (losesWebhook && live.spec.versions.every((version) => version.name !== target)) {
+  if (losesWebhook(live, file) && live.spec.versions.every((version) => version.name !== target)) {
     return noWay(
       `a conversion webhook converts the objects of this CRD, and the file, which brings ${target}, has none: nothing ` +
         `would convert them to ${target}`,
@@ -130,19 +139,19 @@ export function steps(live: Crd | undefined, file: CrdManifest, { isLossless, lo
     );
   }
 
+  const isRewrite = outgoing.length > 0 || (hasGoneFields && problem === undefined);
   const serve = isMove && tried !== epochOf(live) ? serveStep(live, file, isFlip) : undefined;
   const left = [
     ...(serve === undefined ? [] : [serve]),
     ...(isFlip ? [flipStep(live, file, serve?.spec ?? plain(live.spec))] : []),
-    ...(outgoing.length > 0 && rewritten !== epochOf(live) ? [migrateStep(file, names)] : []),
+    ...(isRewrite && rewritten !== epochOf(live) ? [migrateStep(file, names)] : []),
     applyStep({ ...file.spec, ...conversionOf(file, live) }),
   ];
   if (outgoing.length === 0) return applicable("it keeps every version of the CRD", left);
   const dropped = outgoing.filter((version) => !hasVersion(file, version)).join(", ");
-  const what =
-    dropped === ""
-      ? `it has no conversion webhook, so that nothing would convert ${names} to ${target}`
-      : `it drops ${dropped}`;
+  const unconverted = `it has no conversion webhook, so that nothing would convert ${names} to ${target}`;
+  const kept = losesWebhook(live, file) ? unconverted : `its schema of ${names} lacks fields that the CRD has`;
+  const what = dropped === "" ? kept : `it drops ${dropped}`;
   const needs = (why: string): Plan => ({
     verdict: "needs-migration",
     reason: `${what}, and objects may be stored there${why}`,
@@ -152,14 +161,29 @@ export function steps(live: Crd | undefined, file: CrdManifest, { isLossless, lo
   const listed = outgoing.filter((version) => storedVersions.includes(version)).join(", ");
   if (listed !== "") return needs(`: storedVersions lists ${listed}`);
   const owner = storedVersionsOwner(live);
-  const unlisted = `storedVersions does not list that${owner === undefined ? "" : `, which ${owner} wrote`}`;
+  const unlisted = `storedVersions${owner === undefined ? "" : `, written by ${owner},`} does not list ${names}`;
   const isProven = owner === CRD_FIELD_MANAGER || (owner === undefined && pruneDoubt(live) === undefined);
-  return isProven ? applicable(`${what}, and ${unlisted}`, left) : needs(` although ${unlisted}`);
+  return isProven ? applicable(`${what}, and ${unlisted}`, left) : needs(`, although ${unlisted}`);
 }
 
 /** client-node's types are those of classes, and what an API server answers is none. */
 export function plain<T extends object>(answered: T): { readonly [Field in keyof T]: T[Field] } {
   return answered;
+}
+
+/** Whether a file drops a version, or keeps it beside its storage version where nothing converts any more. */
+export function isLeaving(live: Crd, file: CrdManifest, version: string): boolean {
+  return !hasVersion(file, version) || (losesWebhook(live, file) && version !== file.target);
+}
+
+function losesWebhook(live: Crd, file: CrdManifest): boolean {
+  return hasConversionWebhook(live) && webhookOf(file.spec["conversion"]) === undefined;
+}
+
+/** Whether an API server that has the file drops fields from what is stored in a version, however it is read. */
+function isNarrowed({ spec }: Crd, { versions }: CrdManifest, version: string): boolean {
+  const [now, next] = [spec.versions, versions].map((all) => schemaOf(all.find(({ name }) => name === version)));
+  return droppedFields(next, example(now ?? {}), true).length > 0;
 }
 
 /** Whether a file has a version. */
@@ -180,14 +204,15 @@ function serveStep(live: Crd, file: CrdManifest, isFlip: boolean): Step {
   const { target } = file;
   const known = live.spec.versions.find(({ name }) => name === target);
   const wanted = file.versions.find(({ name }) => name === target);
-  // While objects leave a version, what has converted it goes on to do so.
+  // A new version needs the file's conversion. Between those that are there, what converts now goes on to do so until
+  // the objects have left.
   const { conversion = live.spec.conversion } = known === undefined || !isFlip ? conversionOf(file, live) : {};
   const isServed =
     known?.served === true &&
     isDeepStrictEqual(known.schema, wanted?.schema) &&
     webhookOf(conversion) === webhookOf(live.spec.conversion);
   const tries = `tries a write of every object in ${target} that changes nothing`;
-  const why = `nothing is stored in ${target} before each object is known to pass its conversion and schema`;
+  const why = `nothing is stored in ${target} before the API server is known to accept each object in it`;
   if (isServed) return { kind: "serve", does: tries, why };
   const spec = { ...plain(live.spec), conversion, versions: versionsWith(live, file, storageVersion(live)) };
   return { kind: "serve", does: `serves ${target} as the file has it beside the others, and ${tries}`, why, spec };
@@ -216,12 +241,15 @@ function migrateStep({ name, target }: CrdManifest, outgoing: string): Step {
   return {
     kind: "migrate",
     does: `rewrites every object in ${target} and prunes storedVersions to it (ksvm migrate ${name} --force)`,
-    why: `objects may be stored in ${outgoing}, whatever storedVersions says`,
+    why:
+      outgoing === ""
+        ? "managedFields of objects name versions that are gone, so that no client can apply these objects"
+        : `objects may be stored in ${outgoing}, whatever storedVersions says`,
   };
 }
 
 function applyStep(spec: JsonObject): Step {
-  return { kind: "apply", does: "writes what the file says", why: "every object can be read with it", spec };
+  return { kind: "apply", does: "writes what the file says", why: "nothing that is stored needs more", spec };
 }
 
 /** `spec.conversion` of the file, with the CA bundle that another client put into the CRD for the same webhook. */

@@ -1,18 +1,17 @@
-import { withoutUndefined } from "../api/json-fields.ts";
+import { hasUnsafeInteger, withoutUndefined } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
 import { convergeAll, EpochChanged, epochOf } from "../apiservers/converge.ts";
 import type { ApiServerOptions } from "../apiservers/find.ts";
 import { KsvmError, messageOf } from "../errors.ts";
-import { unfreezeLeftBehind } from "../freeze/freeze.ts";
+import { freezerOf, unfreezeLeftBehind } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
-import { ApiError, isForbidden, whose } from "../kube/errors.ts";
+import { ApiError, isConversionRefusal, isForbidden, whose } from "../kube/errors.ts";
 import {
   collectionPath,
   type Crd,
   CRDS,
   hasConversionWebhook,
   JSON_PATCH,
-  type ManagedFieldsEntry,
   METADATA_LIST,
   storageVersion,
 } from "../kube/objects.ts";
@@ -29,11 +28,12 @@ import {
   lookAtObjects,
   objectsOf,
 } from "./inventory.ts";
-import { type Loss, lossText, MAX_COUNTED, readLosses } from "./losses.ts";
+import { type Loss, lossText, MAX_COUNTED, named, readLosses } from "./losses.ts";
 import {
   bringsOtherWebhook,
   type CrdManifest,
   hasVersion,
+  isLeaving,
   plain,
   type Plan,
   type Step,
@@ -86,8 +86,7 @@ export async function check(client: Client, file: CrdManifest, signal: AbortSign
   try {
     const { group, names } = live.spec;
     await assertRights(client, file.name, rightsForDryRun({ group, plural: names.plural }), signal);
-    const tally = await tryObjects(asked, live, live, { maxIdleMs: 0, onWait: () => undefined });
-    return tally.failed === 0 ? entry : rejected(entry, tally);
+    return (await tryObjects(asked, entry, live, live, { maxIdleMs: 0, onWait: () => undefined })) ?? entry;
   } catch (error) {
     signal.throwIfAborted();
     if (!(error instanceof KsvmError)) throw error;
@@ -98,13 +97,16 @@ export async function check(client: Client, file: CrdManifest, signal: AbortSign
 /** The plan, with what the objects show, and what the API server says to dry runs of its writes. */
 async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntry> {
   const { client, file, signal } = asked;
-  const isGone = (version: string): boolean => !hasVersion(file, version);
-  const found = live === undefined ? {} : await lookAtObjects(client, objectsOf(live), signal, isGone);
+  const isAsked = (version: string): boolean => live !== undefined && isLeaving(live, file, version);
+  const found = live === undefined ? {} : await lookAtObjects(client, objectsOf(live), signal, isAsked);
   const { count, fieldVersions, unreadableIn } = found;
-  const read = live && count !== undefined ? readLosses(client, live, file, count, signal) : undefined;
+  // Nothing is known of what a webhook will convert that nobody can ask yet.
+  const isReadable = live !== undefined && count !== undefined && !bringsOtherWebhook(file, live);
+  const read = isReadable ? readLosses(client, live, file, count, signal) : undefined;
   const known = await read?.catch(refusal);
   const losses = known instanceof ApiError ? undefined : known;
-  const plan = steps(live, file, { lostIn: unreadableIn, isLossless: losses?.length === 0 });
+  const facts = { isLossless: losses?.length === 0, hasGoneFields: fieldVersions !== undefined };
+  const plan = steps(live, file, { lostIn: unreadableIn, ...facts });
   let entry = withoutUndefined<CheckEntry>({
     name: file.name,
     source: file.source,
@@ -112,11 +114,16 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
     notes: live === undefined ? [] : notesOn(live, file, plan.steps, found, losses),
     storageVersion: live && storageVersion(live),
     storedVersions: live && (live.status?.storedVersions ?? []),
-    removedVersions: (live?.spec.versions ?? []).map(({ name }) => name).filter(isGone),
+    removedVersions: (live?.spec.versions ?? []).map(({ name }) => name).filter((name) => !hasVersion(file, name)),
     objects: count,
     losses,
     managedFields: fieldVersions,
   });
+  const freezer = live && freezerOf(live.metadata);
+  if (typeof freezer === "object" && plan.steps.length > 1) {
+    const help = [`wait for that run to end: ksvm status ${file.name}; if it is dead: ksvm unfreeze ${file.name}`];
+    return { ...entry, verdict: "unknown", reason: `${freezer.identity} has frozen its storage version`, help };
+  }
   for (const { spec } of plan.steps) {
     const refused = spec && (await write(asked, live, spec, true).catch(refusal));
     if (!(refused instanceof ApiError)) continue;
@@ -128,7 +135,7 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
       const [reason, help] = [`the API server refuses it: ${causes.join("; ")}`, ["change what it names in this file"]];
       return { ...entry, verdict: "refused", reason, help, steps: [] };
     }
-    const reason = "this user may not send a dry run of it, so it is not known whether it is accepted";
+    const reason = "this user may not send a dry run of the file, so it is not known whether the API server accepts it";
     return plan.verdict === "applicable" ? { ...entry, verdict: "unknown", reason } : entry;
   }
   // A file may bring another webhook because the one of now does not answer.
@@ -151,7 +158,7 @@ const MISSING_FROM_VERSIONS = /(?:missing from|must appear in) spec\.versions/;
 
 /** What the API server refuses besides versions that storedVersions lists. */
 function otherCauses({ causes, said }: ApiError): readonly string[] {
-  const texts = causes.map(({ field = "", message = "" }) => `${field}: ${message}`);
+  const texts = causes.map(({ field, message = "" }) => (field ? `${field}: ${message}` : message));
   return (texts.length === 0 ? [said] : texts).filter((cause) => !MISSING_FROM_VERSIONS.test(cause));
 }
 
@@ -172,7 +179,7 @@ function notesOn(
     losses.length > 0 &&
       `the schema of ${target} lacks ${fields}: no client reads that any more, and the next write drops it`,
     fieldVersions !== undefined &&
-      `${fieldVersionsText(fieldVersions)}, which server-side apply cannot convert then: the migration ends that`,
+      `${fieldVersionsText(fieldVersions)}, which no server-side apply can read once that is gone: the migration renames or removes them`,
     bringsOtherWebhook(file, live) &&
       count !== 0 &&
       `it brings the conversion webhook (${webhook}): until that answers, no client reads or writes an object in ` +
@@ -183,25 +190,25 @@ function notesOn(
       `it makes ${target} the storage version; objects stay stored in ${storage} until ksvm migrate ${name}`,
     unreadableIn !== undefined &&
       hasVersion(file, unreadableIn) &&
-      `it brings ${unreadableIn} back, in which objects are stored: run ksvm migrate ${name} --force then`,
-    planned.some(({ kind, spec }) => kind === "serve" && spec !== undefined) &&
+      `it brings ${unreadableIn} back, in which objects are stored: run ksvm migrate ${name} --force once it is applied`,
+    planned.some(({ kind, spec }) => kind === "serve" && (spec !== undefined || (count ?? 0) > MAX_COUNTED)) &&
       count !== 0 &&
-      `its objects were not tried in ${target}: ksvm migrate -f does that before anything is stored in it`,
+      `check tries no object in ${target} before that is served as here, nor more than ${MAX_COUNTED}: ksvm migrate -f ` +
+        "tries all of them before any is stored in it",
     problem !== undefined && planned.length === 1 && `its objects cannot be listed: ${problem}`,
   ].filter((note) => note !== false);
 }
 
-/** As many fields or objects as a line has room for. */
-const NAMED = 5;
-
-function named(texts: readonly string[], all = texts.length): string {
-  const more = all > NAMED ? ` and ${all - NAMED} more` : "";
-  return `${texts.slice(0, NAMED).join("; ")}${more}`;
-}
-
-function rejected(entry: CheckEntry, { failed, failures }: Tally): CheckEntry {
+/** What a try of all objects says against a file; `undefined` where it says nothing. */
+function rejected(entry: CheckEntry, live: Crd, { failed, failures, fieldVersions }: Tally): CheckEntry | undefined {
+  // Without a webhook every entry of managedFields is renamed, unless a value is of another type in the new schema.
+  const versions = hasConversionWebhook(live) ? "" : Object.keys(fieldVersions).join(", ");
+  if (failed === 0 && versions === "") return undefined;
   const texts = failures.map(({ name, namespace, reason }) => `${namespace ? `${namespace}/` : ""}${name}: ${reason}`);
-  const reason = `${failed} objects are refused in the storage version of this file: ${named(texts, failed)}`;
+  const reason =
+    failed > 0
+      ? `objects are refused in the storage version of this file (${failed}): ${named(texts, failed)}`
+      : `objects whose managedFields name ${versions} have values that its schema does not allow`;
   const help = ["change these objects, or the schema or webhook that refuses them, and apply this file again"];
   return { ...entry, verdict: "refused", reason, help, steps: [] };
 }
@@ -217,6 +224,8 @@ export interface UpgradeOptions {
   readonly signal: AbortSignal;
   /** Rewrites every object, also where the CRD is clean. @returns whether that is done and storedVersions pruned */
   readonly migrate: () => Promise<boolean>;
+  /** Asked before the first step. @throws {KsvmError} where this user may not migrate */
+  readonly assertRights: () => Promise<void>;
   /** How the API servers are found. */
   readonly apiServers: ApiServerOptions;
   /** Told before each step, and what there is to know of the file. */
@@ -243,29 +252,36 @@ const MAX_TURNS = 20;
 export async function upgrade(client: Client, file: CrdManifest, options: UpgradeOptions): Promise<UpgradeEnd> {
   const { isApplied, migrate, signal } = options;
   const asked = { client, file, signal };
-  const found = await findCrd(client, file.name, signal);
-  if (found !== undefined) await unfreezeLeftBehind(client, found, signal);
+  let found = await findCrd(client, file.name, signal);
+  if (found !== undefined && (await unfreezeLeftBehind(client, found, signal))) {
+    found = await findCrd(client, file.name, signal);
+  }
+  const freezer = found && freezerOf(found.metadata);
+  if (typeof freezer === "object") {
+    const text = `"${freezer.identity}" is migrating it (Lease "${freezer.lease}"); wait for it to end`;
+    throw new KsvmError("AlreadyMigrating", `Cannot change "${file.name}": ${text}`);
+  }
   const entry = await survey(asked, found);
-  if (entry.verdict === "refused" || entry.verdict === "data-loss") return { outcome: "refused", entry };
-  const over = { client, file, signal: new AbortController().signal };
   let end: Awaited<ReturnType<typeof takeSteps>>;
   try {
     end = await takeSteps(asked, entry, options);
   } finally {
-    await handOver(over);
+    await handOver({ client, file, signal: new AbortController().signal });
   }
   if (end.outcome !== "done" || !isApplied || !end.isRewritten) return end;
   // Until versions left, clients may have written objects in one. Then their managedFields name it.
   const last = await findCrd(client, file.name, signal);
-  const isNamed = last !== undefined && (await goneFields(asked, last)) !== undefined;
+  const isNamed = last !== undefined && (await hasGoneFields(asked, found ?? last, last));
   return isNamed && !(await migrate()) ? { outcome: "incomplete", entry } : end;
 }
 
-/** The managedFields that name a version which the file does not have, and were written before a time. @default ever */
-async function goneFields({ client, file, signal }: Question, crd: Crd, before?: string) {
-  const isAsked = (version: string, { time = "" }: ManagedFieldsEntry): boolean =>
-    !hasVersion(file, version) && (before === undefined || time < before);
-  return (await lookAtObjects(client, objectsOf(crd), signal, isAsked)).fieldVersions;
+/** Whether managedFields of an object name a version that leaves `from`. */
+async function hasGoneFields({ client, file, signal }: Question, from: Crd, crd: Crd): Promise<boolean> {
+  const isAsked = (version: string): boolean => isLeaving(from, file, version);
+  const { fieldVersions, problem } = await lookAtObjects(client, objectsOf(crd), signal, isAsked, Infinity);
+  if (problem === undefined) return fieldVersions !== undefined;
+  const text = `Cannot look for managedFields of "${file.name}": its objects cannot be listed: ${problem}`;
+  throw new KsvmError("RetryBudgetExceeded", text);
 }
 
 async function takeSteps(
@@ -274,7 +290,8 @@ async function takeSteps(
   options: UpgradeOptions,
 ): Promise<UpgradeEnd & { readonly isRewritten?: boolean }> {
   const { client, file, signal } = asked;
-  const { apiServers, isApplied, migrate, onStep } = options;
+  const { apiServers, assertRights, isApplied, migrate, onStep } = options;
+  if (entry.verdict === "refused" || entry.verdict === "data-loss") return { outcome: "refused", entry };
   let [tried, rewritten]: (string | undefined)[] = [];
   for (let turn = 0; ; turn++) {
     if (turn === MAX_TURNS) {
@@ -283,37 +300,38 @@ async function takeSteps(
       throw new KsvmError("StorageVersionChanged", text);
     }
     const live = await findCrd(client, file.name, signal);
-    const plan = steps(live, file, { tried, rewritten, isLossless: entry.losses?.length === 0 });
+    const facts = { isLossless: entry.losses?.length === 0, hasGoneFields: entry.managedFields !== undefined };
+    const plan = steps(live, file, { tried, rewritten, ...facts });
     const [step] = plan.steps;
     if (step === undefined) return { outcome: "refused", entry: { ...entry, ...plan } };
     // Without --apply it ends with the migration, and moves the storage version only for that.
     const done = { outcome: "done", entry, isRewritten: rewritten !== undefined } as const;
-    if (!isApplied && plan.steps.every(({ kind }) => kind !== "migrate")) return done;
+    const isMigration = plan.steps.some(({ kind }) => kind === "migrate");
+    if (!isApplied && !isMigration) return done;
+    if (turn === 0 && isMigration) await assertRights();
     onStep(step, entry.notes);
     try {
       const written = step.spec === undefined ? live : await write(asked, live, step.spec);
       if (step.kind === "apply") return done;
       if (live === undefined || written === undefined) continue;
       if (step.kind === "serve") {
-        const tally = await tryObjects(asked, live, written, options);
-        if (tally.failed > 0) return { outcome: "refused", entry: rejected(entry, tally) };
+        const refused = await tryObjects(asked, entry, live, written, options);
+        if (refused !== undefined) return { outcome: "refused", entry: refused };
         // One that has not observed it can read nothing that the others store in that version next.
         await convergeAll(client, apiServers, [written], { signal, forMs: CONVERGE_MS });
         tried = epochOf(written);
       } else if (step.kind === "migrate") {
+        // Where the storage version has moved, that was done before.
+        const refused = tried === undefined && (await tryObjects(asked, entry, live, live, options));
+        if (refused) return { outcome: "refused", entry: refused };
         // Where a webhook converts, the migration takes entries of these versions out of managedFields.
-        const annotations = { [LEAVING_VERSIONS]: entry.removedVersions.join(",") };
-        const { metadata } = await writeMetadata(asked, { uid: live.metadata.uid, annotations });
+        const all = live.spec.versions.map(({ name }) => name);
+        const leaving = all.filter((name) => isLeaving(live, file, name)).join(",");
+        await writeMetadata(asked, { uid: live.metadata.uid, annotations: { [LEAVING_VERSIONS]: leaving } });
         if (!(await migrate())) return { outcome: "incomplete", entry };
-        // Without a webhook all of before are renamed, unless a value is of another type than the schema has by now.
-        const since = metadata.managedFields?.findLast(({ manager }) => manager === UPGRADE_FIELD_MANAGER)?.time;
-        const left = hasConversionWebhook(live) ? undefined : await goneFields(asked, live, since);
-        if (left !== undefined) {
-          const reason = `${fieldVersionsText(left)}, and have values that the schema of ${file.target} does not allow`;
-          const help = ["correct them: no client could apply these objects once that version is gone; then run again"];
-          return { outcome: "refused", entry: { ...entry, reason, help } };
-        }
-        // The next look shows whether the CRD is still the same.
+        // It begins again with a CRD that another client changed, and may have ended in another version.
+        const after = await findCrd(client, file.name, signal);
+        if (after === undefined || epochOf(after) !== epochOf(live)) continue;
         rewritten = epochOf(live);
       }
     } catch (error) {
@@ -333,6 +351,10 @@ async function write(
   spec: object,
   dryRun = false,
 ): Promise<Crd> {
+  if (!dryRun && [spec, live?.spec].some(hasUnsafeInteger)) {
+    const text = "its spec has an integer beyond 2^53, which would be rounded; apply the file by kubectl";
+    throw new KsvmError("ManifestInvalid", `Cannot write "${file.name}": ${text}`);
+  }
   const options = { fieldManager: UPGRADE_FIELD_MANAGER, dryRun, signal };
   if (live === undefined) {
     const { annotations, apiVersion, labels, name } = file;
@@ -361,27 +383,33 @@ const CONVERGE_MS = 60_000;
  * in it yet.
  *
  * @param before the CRD as it was; the same where nothing was written
+ * @returns what speaks against the file, if anything does
  */
 async function tryObjects(
   asked: Question,
+  entry: CheckEntry,
   before: Crd,
   served: Crd,
   options: Pick<UpgradeOptions, "maxIdleMs" | "maxInFlight" | "maxQps" | "onWait">,
-): Promise<Tally> {
+): Promise<CheckEntry | undefined> {
   const { client, file, signal } = asked;
   const versions = served.spec.versions.map((one) => ({ ...plain(one), storage: one.name === file.target }));
   const target = targetOf({ ...served, spec: { ...plain(served.spec), versions } });
-  const silent = { onPage: () => undefined, onProgress: () => undefined };
-  const end = client.clock.monotonic() + options.maxIdleMs;
+  let end = client.clock.monotonic() + options.maxIdleMs;
+  const onProgress = (): void => void (end = client.clock.monotonic() + options.maxIdleMs);
   for (let pauseMs = served === before ? 0 : POLL_MS; ; pauseMs = POLL_MS) {
     // The handlers of an API server follow a change of the CRD a moment later.
     await client.clock.sleep(pauseMs, signal);
     try {
-      await client.list(collectionPath(target.resource), { query: { limit: 1 }, accept: METADATA_LIST, signal });
-      const run = { limiter: new Limiter(client, options), dryRun: true, signal, ...silent };
-      const tally = await rewriteAll(client, target, run);
-      if (tally.failed > 0) await takeBack(asked, before, served);
-      return tally;
+      const query = { limit: 1 };
+      await client.list(collectionPath(target.resource), { query, accept: METADATA_LIST, signal }).catch((error) => {
+        // The rewrite names the object that cannot be converted.
+        if (!isConversionRefusal(error)) throw error;
+      });
+      const run = { limiter: new Limiter(client, options), dryRun: true, signal, onPage: () => undefined, onProgress };
+      const refused = rejected(entry, served, await rewriteAll(client, target, run));
+      if (refused !== undefined) await takeBack(asked, before, served);
+      return refused;
     } catch (error) {
       const mayPass = ["webhook", "apiServer", "gone"].includes(whose(error) ?? "");
       if (signal.aborted || !mayPass || client.clock.monotonic() >= end) {

@@ -7,7 +7,17 @@ import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from ".
 import { crdProblem, storedVersionsOwner } from "./crd-state.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
-import { type Crd, CRDS, isClean, type KubeObject, METADATA, METADATA_LIST, storageVersion } from "../kube/objects.ts";
+import {
+  type Crd,
+  CRDS,
+  isClean,
+  type KubeObject,
+  METADATA,
+  METADATA_LIST,
+  type Resource,
+  resourceName,
+  storageVersion,
+} from "../kube/objects.ts";
 import { retry } from "../kube/retry.ts";
 import { watch } from "../kube/watch.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
@@ -138,14 +148,16 @@ export async function migrateCrds(
 /** Each holds two pages of objects. */
 const AT_ONCE = 8;
 
-/** Does the same for each item, some at a time. `work` must not throw. */
-async function eachOf<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
+/** Does the same for each item, some at a time. @returns what came of each, in their order. @throws what `work` throws */
+export async function eachOf<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
+  const results: R[] = [];
   // One iterator for all workers: each takes the next item.
-  const queue = items.values();
+  const queue = items.entries();
   const worker = async (): Promise<void> => {
-    for (const item of queue) await work(item);
+    for (const [index, item] of queue) results[index] = await work(item);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  return results;
 }
 
 /**
@@ -173,14 +185,28 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
     return { resource: run.name, outcome: tally.failed > 0 ? "incomplete" : "dry-run", ...versionsOf(crd), tally };
   }
   await yieldToInTree(client, run, target.resource, options);
-  const guard = await chooseGuard(client, run.name, signal);
-  const areServersNamed = options.endpoints !== undefined;
-  const rights = rightsForRewrite(target.resource, { leaseNamespace, areServersNamed });
-  await assertRights(client, run.name, [...rightsForFreeze(run.name, guard), ...rights], signal);
+  const guard = await assertMayMigrate(client, target.resource, options);
   await tryOneWrite(client, target, signal);
   const atStart = await readCrd(client, run.name, signal);
   assertMigratable(atStart);
   return { run, atStart, target: targetOf(atStart), guard, since: client.clock.monotonic() };
+}
+
+/** @returns the guard of a run. @throws {KsvmError} Forbidden with every right that the user lacks */
+export async function assertMayMigrate(
+  client: Client,
+  resource: Pick<Resource, "group" | "plural">,
+  {
+    endpoints,
+    leaseNamespace = DEFAULT_LEASE_NAMESPACE,
+    signal,
+  }: Pick<MigrateOptions, "endpoints" | "leaseNamespace" | "signal">,
+): Promise<Guard> {
+  const name = resourceName(resource);
+  const guard = await chooseGuard(client, name, signal);
+  const rights = rightsForRewrite(resource, { leaseNamespace, areServersNamed: endpoints !== undefined });
+  await assertRights(client, name, [...rightsForFreeze(name, guard), ...rights], signal);
+  return guard;
 }
 
 async function readCrd(client: Client, name: string, signal: AbortSignal): Promise<Crd> {

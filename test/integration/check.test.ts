@@ -58,7 +58,7 @@ parallel("check: the API server refuses what needs a migration in the words that
   t.equal((await cluster.migrate([kind.name])).code, 0);
   t.match(await check(path), {
     code: 0,
-    entry: { reason: /storedVersions does not list that, which ksvm-freeze wrote/ },
+    entry: { reason: /storedVersions, written by ksvm-freeze, does not list/ },
   });
   t.equal(await apply(kind, kind.manifest(V1)), "accepted");
   t.same(await cluster.storedAs(kind), { v1: 3 });

@@ -313,6 +313,33 @@ parallel("doctor --repair prunes nothing while an object is rejected, and goes o
   await assertRepaired(t, kind, 4);
 });
 
+parallel("doctor --repair stops where the storage version lacks fields of objects, and drops none", async (t) => {
+  const kind = new TestKind("hidden");
+  const bare = { type: "object" };
+  await cluster.createStale(kind, 2, { specSchemas: { v1: bare } });
+  await pruneByHand(cluster, kind);
+  await dropOldVersions(cluster, kind, { ...V1, specSchema: bare });
+  const ref = (name: string) => ({ name, namespace: "default" });
+  for (const count of [2, 1]) {
+    const stopped = new RegExp(
+      `schema of v1 lacks spec\\.size \\(${count} objects\\).* in v1alpha1.*\\[RepairStopped\\]`,
+    );
+    t.match(await repair(kind, "--yes"), { code: 5, stderr: stopped });
+    t.equal((await cluster.storedAs(kind))["v1alpha1"], count, "what has the field was not rewritten");
+    t.same(storedVersionsOf(await cluster.crd(kind)), ["v1", "v1alpha1"]);
+    await assertUnfrozen(t, cluster, kind);
+    const body = { spec: { size: null } };
+    if (count === 2) await api.patch(kind.resource("v1alpha1"), ref("w0"), { type: MERGE_PATCH, body });
+  }
+  const described = versionsOf({ ...V1, specSchema: { ...bare, properties: { size: { type: "integer" } } } });
+  const restored = (await cluster.crd(kind)).spec.versions.slice(1);
+  await api.patch(CRDS, kind, { type: MERGE_PATCH, body: { spec: { versions: [...described, ...restored] } } });
+  const { code, stderr } = await repair(kind, "--yes");
+  t.equal(code, 0, stderr);
+  await assertRepaired(t, kind, 2);
+  t.match(await api.get(kind.resource("v1"), ref("w1")), { spec: { size: 2 } }, "the field is kept");
+});
+
 parallel("doctor --repair brings back objects of a CRD with a conversion webhook, once that is up", async (t) => {
   const webhook = await serveConversion(t);
   const kind = new TestKind("converted");

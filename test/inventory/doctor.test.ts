@@ -120,10 +120,10 @@ for (const [name, findings, ...expected] of CASES) {
 
 await t.test("isRestored() takes no version of a vendor for one that a repair brought back", async (t) => {
   t.ok(isRestored(RESTORED));
-  t.notOk(isRestored({ ...RESTORED, served: true }));
+  t.ok(isRestored({ ...RESTORED, served: false }), "also while a user has it not served");
   t.notOk(isRestored({ ...RESTORED, storage: true }));
   t.notOk(isRestored({ ...RESTORED, schema: { openAPIV3Schema: { type: "object" } } }));
-  t.notOk(isRestored({ name: "v1alpha1", served: false, storage: false }));
+  t.notOk(isRestored({ name: "v1alpha1", served: true, storage: false }));
 });
 
 await t.test("toRepair() leaves out what another command settles", async (t) => {

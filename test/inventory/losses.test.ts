@@ -3,7 +3,8 @@ import tap from "tap";
 import type { JsonObject } from "../../src/api/json-fields.ts";
 import type { Client } from "../../src/kube/client.ts";
 import type { Crd } from "../../src/kube/objects.ts";
-import { droppedFields, lossText, MAX_COUNTED, readLosses } from "../../src/inventory/losses.ts";
+import { droppedFields } from "../../src/api/pruned-fields.ts";
+import { lossText, MAX_COUNTED, readLosses } from "../../src/inventory/losses.ts";
 
 const TEXT = { type: "string" };
 
@@ -108,18 +109,25 @@ function versionWith(schema: JsonObject) {
   return { name: "v1", served: true, storage: true, schema: { openAPIV3Schema: schema } };
 }
 
-/** What is said of more objects than are read: no request is sent. */
-async function lossesOf(known: JsonObject, target: JsonObject) {
+/** What is said of more objects than are read, or of those in a version with the same schema: no request is sent. */
+async function lossesOf(
+  known: JsonObject,
+  target: JsonObject | undefined,
+  count = MAX_COUNTED + 1,
+  storedVersions: readonly string[] = [],
+  ...others: readonly object[]
+) {
   const names = { plural: "widgets", kind: "Widget" };
   const live = {
     metadata: { name: "widgets" },
-    spec: { group: "example.com", names, versions: [versionWith(known)] },
+    spec: { group: "example.com", names, versions: [versionWith(known), ...others] },
+    status: { storedVersions },
   };
-  const versions = [versionWith(target)];
+  const versions = target === undefined ? [] : [versionWith(target)];
   const meta = { name: "widgets", source: "f", apiVersion: "", labels: {}, annotations: {} };
-  const file = { ...meta, spec: {}, versions, target: "v1" };
+  const file = { ...meta, spec: {}, versions, target: target === undefined ? "" : "v1" };
   const { signal } = new AbortController();
-  return readLosses({} as Client, live as unknown as Crd, file, MAX_COUNTED + 1, signal);
+  return readLosses({} as Client, live as unknown as Crd, file, count, signal);
 }
 
 for (const [name, known, target, expected] of cases) {
@@ -158,5 +166,17 @@ await tap.test("droppedFields() names each field of one object", async (t) => {
 
 await tap.test("that they were not counted is said", async (t) => {
   const losses = await lossesOf(spec({ a: TEXT }), spec({}));
-  t.same(losses?.map(lossText), ["spec.a (not counted: more than 10000 objects)"]);
+  t.same(losses?.map(lossText), ["spec.a (not counted)"]);
+});
+
+await tap.test("fields of a version that is not served, and that storedVersions lists, are named", async (t) => {
+  const unserved = { ...versionWith(spec({ a: TEXT, b: TEXT })), name: "v0", served: false, storage: false };
+  const losses = (storedVersions: readonly string[]) =>
+    lossesOf(spec({ a: TEXT }), spec({ a: TEXT }), 2, storedVersions, unserved);
+  t.same(await losses(["v0", "v1"]), [{ path: "spec.b" }]);
+  t.same(await losses(["v1"]), []);
+});
+
+await tap.test("nothing is known of a file without a storage version", async (t) => {
+  t.equal(await lossesOf(spec({ a: TEXT }), undefined), undefined);
 });

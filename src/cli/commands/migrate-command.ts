@@ -3,7 +3,8 @@ import { hostname } from "node:os";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { migrate, type RunSettings } from "../../migrator/migrate.ts";
-import { CleanupFailed } from "../../migrator/migrate-crd.ts";
+import type { Resource } from "../../kube/objects.ts";
+import { assertMayMigrate, CleanupFailed } from "../../migrator/migrate-crd.ts";
 import type { MigrationEnd } from "../../migrator/types.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { repeated, toggle } from "../flags/kinds.ts";
@@ -90,7 +91,11 @@ export const MIGRATE_COMMAND = defineCommand({
       if (filename !== undefined) {
         const forced = { ...session, flags: { ...flags, force: true } };
         const one = async (name: string): Promise<ExitCode> => (await work(forced, [name])).get(name) ?? EXIT.failed;
-        return await migrateFiles({ ...session, migrate: one }, filename);
+        const assertRights = async (resource: Pick<Resource, "group" | "plural">): Promise<void> => {
+          // The controller has its own.
+          if (!isFollowing) await assertMayMigrate(connection.kube, resource, { ...settings, signal: io.signal });
+        };
+        return await migrateFiles({ ...session, migrate: one, assertRights }, filename);
       }
       const lookup = { client: connection.kube, forMs: maxIdleMs, format, ignoreNotFound: flags.ignoreNotFound };
       const stale = flags.all ? await staleResources(connection.kube, io, format) : undefined;

@@ -1,6 +1,7 @@
 import type { CrdManifest } from "../../inventory/steps.ts";
 import { check, type CheckEntry, upgrade, type UpgradeEnd, type UpgradeOptions } from "../../inventory/upgrade.ts";
 import { isDenial, whose } from "../../kube/errors.ts";
+import type { Resource } from "../../kube/objects.ts";
 import { documentOf } from "../render/document.ts";
 import { EXIT, type ExitCode, worstOf } from "../render/exit-codes.ts";
 import { printable } from "../render/printable.ts";
@@ -22,6 +23,8 @@ export interface FilesSession extends RunSession {
   };
   /** Migrates one resource, and reports it. */
   readonly migrate: (name: string) => Promise<ExitCode>;
+  /** @throws {KsvmError} where this user may not */
+  readonly assertRights: (resource: Pick<Resource, "group" | "plural">) => Promise<void>;
 }
 
 /** Takes each CRD of files from what it is to what its file says, each by itself. The exit code is the worst. */
@@ -47,7 +50,10 @@ function migrateFile(session: FilesSession, file: CrdManifest): Promise<ExitCode
       const { maxIdleMs, maxInFlight, maxQps } = flags;
       const apiServers = { endpoints: flags.apiserverEndpoints, ignored: flags.ignoreApiserver };
       const limits = { isApplied: flags.apply, apiServers, maxIdleMs, maxInFlight, maxQps };
-      const end = await upgrade(connection.kube, file, { ...limits, signal: io.signal, migrate, ...telling(reporter) });
+      const [plural = "", ...group] = file.name.split(".");
+      const assertRights = (): Promise<void> => session.assertRights({ plural, group: group.join(".") });
+      const work = { signal: io.signal, assertRights, migrate, ...telling(reporter) };
+      const end = await upgrade(connection.kube, file, { ...limits, ...work });
       log.debug({ end }, "Upgrade ended");
       return end.outcome === "incomplete" ? migrated : finish(reporter, file, flags.apply, end);
     } catch (error) {

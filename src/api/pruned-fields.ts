@@ -1,0 +1,60 @@
+import { type JsonObject, objectIn } from "./json-fields.ts";
+
+const PRESERVE = "x-kubernetes-preserve-unknown-fields";
+/** Every object has them, whether or not a schema describes them. */
+const META_FIELDS = new Set(["apiVersion", "kind", "metadata"]);
+
+/**
+ * The paths of the fields of a value that an API server drops as it reads the value by a schema.
+ *
+ * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
+ */
+export function droppedFields(schema: JsonObject | undefined, value: unknown, isRoot = false): readonly string[] {
+  const isKept = schema?.[PRESERVE] === true;
+  if (Array.isArray(value)) {
+    const items = objectIn(schema?.["items"]);
+    // A list that keeps what is unknown keeps it in its elements.
+    const element = items !== undefined && isKept ? { ...items, [PRESERVE]: true } : items;
+    return value.flatMap((item) => under("[]", droppedFields(element, item)));
+  }
+  const hasMeta = isRoot || schema?.["x-kubernetes-embedded-resource"] === true;
+  return Object.entries(objectIn(value) ?? {}).flatMap(([name, one]) => {
+    if (hasMeta && META_FIELDS.has(name)) return [];
+    const property = propertyOf(schema, name);
+    if (property !== undefined) return under(name, droppedFields(property, one));
+    return isKept ? [] : [name];
+  });
+}
+
+/** A value with every field that a schema describes, and `*` for those that it leaves open. */
+export function example(schema: JsonObject): unknown {
+  const { additionalProperties, items, properties } = schema;
+  if (objectIn(items) !== undefined) return [example(objectIn(items) ?? {})];
+  const isOpen = schema[PRESERVE] === true || additionalProperties === true;
+  const fields = { ...objectIn(properties), "*": isOpen ? {} : additionalProperties };
+  const described = Object.entries(fields).flatMap(([name, one]) => {
+    const field = objectIn(one);
+    return field === undefined ? [] : [[name, example(field)]];
+  });
+  return described.length === 0 ? "" : Object.fromEntries(described);
+}
+
+/** The schema of one of `spec.versions`; `undefined` where it has none. */
+export function schemaOf(version: { readonly schema?: unknown } | undefined): JsonObject | undefined {
+  return objectIn(objectIn(version?.schema)?.["openAPIV3Schema"]);
+}
+
+/**
+ * The schema of a field: one without fields for `additionalProperties: true`, below which an API server keeps no field;
+ * `undefined` where the schema does not describe it.
+ */
+function propertyOf(schema: JsonObject | undefined, name: string): JsonObject | undefined {
+  const properties = objectIn(schema?.["properties"]) ?? {};
+  if (Object.hasOwn(properties, name)) return objectIn(properties[name]);
+  const further = schema?.["additionalProperties"];
+  return further === true ? {} : objectIn(further);
+}
+
+function under(parent: string, paths: readonly string[]): readonly string[] {
+  return paths.map((path) => (path.startsWith("[]") ? `${parent}${path}` : `${parent}.${path}`));
+}
