@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
-import { ApiServerMissing, identityLeases } from "../apiservers/find.ts";
+import { ApiServerMissing, silentLeases } from "../apiservers/find.ts";
 import { KsvmError } from "../errors.ts";
 import { freezerOf, isHeld } from "../freeze/freeze.ts";
 import { MIGRATING } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
-import { type Crd, isClean, type Lease, storageVersion } from "../kube/objects.ts";
+import { type Crd, isClean, storageVersion } from "../kube/objects.ts";
 import { eachOf } from "../migrator/migrate-crd.ts";
 import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "../migrator/crd-state.ts";
 import {
@@ -50,8 +50,8 @@ export interface Finding {
 }
 
 /**
- * Looks at CRDs, and where none is named, at every CRD and at what does not belong to one. A freeze is watched for as
- * long as the Lease of its run lasts, an identity Lease that looks overdue for 15 s.
+ * Looks at CRDs, and where none is named, at every CRD and at the API servers. A freeze is watched for as long as the
+ * Lease of its run lasts, an identity Lease that looks overdue for 15 s.
  *
  * @throws {KsvmError} ResourceNotFound for a name of no CRD; {ApiError}
  */
@@ -67,19 +67,8 @@ export async function examine(
     if (findings !== undefined || given.length === 0) return findings ?? [];
     throw new KsvmError("ResourceNotFound", `Cannot diagnose "${name}": no CustomResourceDefinition has this name`);
   });
-  const others = given.length > 0 ? [] : await orNotLookedAt(silentApiServers(client, signal));
+  const others = given.length > 0 ? [] : await silentApiServers(client, signal);
   return { items: [...found.flat(), ...others], lookedAt: names.size };
-}
-
-/** What this user may not look at is a finding, too. */
-async function orNotLookedAt(look: Promise<readonly Finding[]>): Promise<readonly Finding[]> {
-  return look.catch((error: unknown): readonly Finding[] => {
-    // Without identity Leases there is none to look at.
-    if (error instanceof ApiServerMissing) return [];
-    if (!(error instanceof KsvmError) || error.code !== "Forbidden") throw error;
-    const help = "run ksvm doctor as a user who may";
-    return [{ finding: "not-looked-at", severity: "unknown", object: "cluster", meaning: error.message, help }];
-  });
 }
 
 /** @returns `undefined` where there is no such CRD */
@@ -185,28 +174,17 @@ export function toRepair(findings: readonly Finding[]): readonly string[] {
   return [...new Set(found.map(({ object }) => object))];
 }
 
-/** An API server that lives renews its identity Lease every 10 s, and up to half a second later. */
-const WATCH_LEASES_MS = 15_000;
-const OVERDUE_MS = 30_000;
-
-function renewedAt({ spec }: Lease): number {
-  return Date.parse(String(spec?.renewTime)) || 0;
-}
-
-/**
- * The API servers whose identity Leases were overdue, and stood still while they were watched. Whether one is dead or
- * hangs cannot be told from here: one that wakes up writes the version that it knew.
- */
+/** Whether a silent one is dead or hangs cannot be told from here: one that wakes up writes the version that it knew. */
 async function silentApiServers(client: Client, signal: AbortSignal): Promise<readonly Finding[]> {
-  const before = await identityLeases(client, {}, signal);
-  // That of the API server that answered is among them, so no clock of this machine takes part.
-  const newest = Math.max(...before.map(renewedAt));
-  const overdue = before.filter((lease) => newest - renewedAt(lease) > OVERDUE_MS);
-  if (overdue.length === 0) return [];
-  await client.clock.sleep(WATCH_LEASES_MS, signal);
-  const versions = overdue.map(({ metadata }) => metadata.resourceVersion);
-  const now = await identityLeases(client, {}, signal);
-  const silent = now.filter(({ metadata }) => versions.includes(metadata.resourceVersion));
+  const silent = await silentLeases(client, signal).catch((error: unknown) => ({ error }));
+  if ("error" in silent) {
+    const { error } = silent;
+    // Without identity Leases there is none to look at.
+    if (error instanceof ApiServerMissing) return [];
+    if (!(error instanceof KsvmError) || error.code !== "Forbidden") throw error;
+    const help = "run ksvm doctor as a user who may";
+    return [{ finding: "not-looked-at", severity: "unknown", object: "cluster", meaning: error.message, help }];
+  }
   return silent.map(({ metadata: { labels, name }, spec }) => {
     const host = labels?.["kubernetes.io/hostname"];
     const where = host === undefined ? "" : ` of host ${host}`;

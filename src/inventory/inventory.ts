@@ -64,12 +64,12 @@ async function* everyPage(
 
 /** Reads for a user who waits: only the API server gets time. A missing right and a dead webhook are answers. */
 export async function ask<T>(client: Client, read: () => Promise<T>, signal: AbortSignal): Promise<T> {
-  const answer = await retry(client, () => read().then((value) => ({ value }), refused), { signal });
+  const answer = await retry(client, () => read().then((value) => ({ value }), unlessOfApiServer), { signal });
   if ("error" in answer) throw answer.error;
   return answer.value;
 }
 
-function refused(error: unknown): { readonly error: unknown } {
+function unlessOfApiServer(error: unknown): { readonly error: unknown } {
   if (whose(error) === "apiServer") throw error;
   return { error };
 }

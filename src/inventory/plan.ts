@@ -202,12 +202,11 @@ export function withObjects(entry: PlanEntry, found: FoundObjects): PlanEntry {
   const managedFields = isFieldsDue(entry) ? fieldVersions : undefined;
   // A list that fails for it says the same.
   const conversion = conversionProblem && `its conversion webhook cannot be called: ${conversionProblem}`;
+  const isKept = (version: string): boolean => isPartial || managedFields?.versions.includes(version) === true;
   const isTimed = count !== undefined && entry.action === "migrate";
   return withoutUndefined<PlanEntry>({
     ...entry,
-    removableVersions: isPartial
-      ? []
-      : entry.removableVersions.filter((version) => !managedFields?.versions.includes(version)),
+    removableVersions: entry.removableVersions.filter((version) => !isKept(version)),
     note: joined(
       entry.note,
       isPartial

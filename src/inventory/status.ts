@@ -84,6 +84,7 @@ export interface FreezeLine {
   readonly since?: string;
 }
 
+const NO_CONTROLLER = { state: "none" } as const;
 const CONTROLLER = `${SYSTEM_NAMESPACE}/${CONTROLLER_LEASE}`;
 
 /**
@@ -95,13 +96,11 @@ export async function readStatus(client: Client, signal: AbortSignal): Promise<C
   const migrations = await readMigrations(client, unknown, signal);
   const own = await readLeases(client, SYSTEM_NAMESPACE, signal);
   const shared = await readLeases(client, DEFAULT_LEASE_NAMESPACE, signal);
-  const reason = `this user may not list Leases in namespace ${SYSTEM_NAMESPACE}`;
-  const controller: ControllerLine =
-    own === undefined
-      ? { state: "unknown", reason }
-      : (own.find(({ lease }) => lease === CONTROLLER) ?? { state: "none" });
-  const hidden = [own === undefined && SYSTEM_NAMESPACE, shared === undefined && DEFAULT_LEASE_NAMESPACE];
-  for (const one of hidden.filter(Boolean)) unknown.push(`runs: this user may not list Leases in namespace ${one}`);
+  const hidden = "this user may not list Leases in namespace";
+  if (own === undefined) unknown.push(`runs: ${hidden} ${SYSTEM_NAMESPACE}`);
+  if (shared === undefined) unknown.push(`runs: ${hidden} ${DEFAULT_LEASE_NAMESPACE}`);
+  const unseen = { state: "unknown", reason: `${hidden} ${SYSTEM_NAMESPACE}` } as const;
+  const controller = own === undefined ? unseen : (own.find(({ lease }) => lease === CONTROLLER) ?? NO_CONTROLLER);
   const prefix = `/${leaseName("")}`;
   const runs = [...(own ?? []), ...(shared ?? [])].flatMap((line): readonly RunLine[] => {
     const [, resource] = line.lease.split(prefix);

@@ -106,9 +106,8 @@ export function steps(
   const isFlip = isMove && outgoing.length > 0;
 
   const problem = crdProblem(live);
-  // A file that drops nothing may itself repair the CRD, as by serving a version again: then the CRD has no problem
-  // after it. Whether its schemas are structural says the API server. Fields that no schema describes are for a user to
-  // look at before.
+  // A file that drops nothing may itself repair the CRD, as by serving a version again. Whether its schemas are
+  // structural says the API server. Fields that no schema describes are for a user to look at before.
   const preserveUnknownFields = isLossless !== true && live.spec.preserveUnknownFields === true;
   const conditions = (live.status?.conditions ?? []).filter(({ type }) => type !== "NonStructuralSchema");
   const after = {

@@ -179,7 +179,7 @@ function notesOn(
     losses.length > 0 &&
       `the schema of ${target} lacks ${fields}: no client reads that any more, and the next write drops it`,
     fieldVersions !== undefined &&
-      `${fieldVersionsText(fieldVersions)}, which no server-side apply can read once that is gone: the migration renames or removes them`,
+      `${fieldVersionsText(fieldVersions)}, which fails server-side apply once that is gone: the migration ends that`,
     bringsOtherWebhook(file, live) &&
       count !== 0 &&
       `it brings the conversion webhook (${webhook}): until that answers, no client reads or writes an object in ` +
@@ -252,10 +252,9 @@ const MAX_TURNS = 20;
 export async function upgrade(client: Client, file: CrdManifest, options: UpgradeOptions): Promise<UpgradeEnd> {
   const { isApplied, migrate, signal } = options;
   const asked = { client, file, signal };
-  let found = await findCrd(client, file.name, signal);
-  if (found !== undefined && (await unfreezeLeftBehind(client, found, signal))) {
-    found = await findCrd(client, file.name, signal);
-  }
+  const look = (): Promise<Crd | undefined> => findCrd(client, file.name, signal);
+  let found = await look();
+  if (found !== undefined && (await unfreezeLeftBehind(client, found, signal))) found = await look();
   const freezer = found && freezerOf(found.metadata);
   if (typeof freezer === "object") {
     const text = `"${freezer.identity}" is migrating it (Lease "${freezer.lease}"); wait for it to end`;
@@ -270,7 +269,7 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
   }
   if (end.outcome !== "done" || !isApplied || !end.isRewritten) return end;
   // Until versions left, clients may have written objects in one. Then their managedFields name it.
-  const last = await findCrd(client, file.name, signal);
+  const last = await look();
   const isNamed = last !== undefined && (await hasGoneFields(asked, found ?? last, last));
   return isNamed && !(await migrate()) ? { outcome: "incomplete", entry } : end;
 }
@@ -290,7 +289,7 @@ async function takeSteps(
   options: UpgradeOptions,
 ): Promise<UpgradeEnd & { readonly isRewritten?: boolean }> {
   const { client, file, signal } = asked;
-  const { apiServers, assertRights, isApplied, migrate, onStep } = options;
+  const { apiServers, isApplied, migrate, onStep } = options;
   if (entry.verdict === "refused" || entry.verdict === "data-loss") return { outcome: "refused", entry };
   let [tried, rewritten]: (string | undefined)[] = [];
   for (let turn = 0; ; turn++) {
@@ -308,7 +307,7 @@ async function takeSteps(
     const done = { outcome: "done", entry, isRewritten: rewritten !== undefined } as const;
     const isMigration = plan.steps.some(({ kind }) => kind === "migrate");
     if (!isApplied && !isMigration) return done;
-    if (turn === 0 && isMigration) await assertRights();
+    if (turn === 0 && isMigration) await options.assertRights();
     onStep(step, entry.notes);
     try {
       const written = step.spec === undefined ? live : await write(asked, live, step.spec);

@@ -13,7 +13,7 @@ export type SharedKind = keyof typeof SHARED_KINDS;
 
 /** Every shared control plane knows these users, who may do nothing until a test lets them; the last one may do everything. */
 const USERS = [
-  ...["reader", "helper", "viewer", "narrow", "seeing", "certs"].map((name) => ({ name })),
+  ...["reader", "helper", "viewer", "narrow", "seeing", "editor", "certs"].map((name) => ({ name })),
   { name: "other-migrator", groups: ["system:masters"] },
 ];
 

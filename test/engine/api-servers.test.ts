@@ -35,25 +35,6 @@ await t.test("behind a balancer of connections they are told apart", async (t) =
   t.equal(processes.split(" ").length, 4, "two Leases and two processes");
 });
 
-await t.test("one that cannot be found is named, and nothing is frozen", async (t) => {
-  const kind = new TestKind("missing");
-  await cluster.createStale(kind, 3);
-  const abort = new AbortController();
-  let reason = "";
-  const { error } = await cluster.migrate(kind, {
-    signal: abort.signal,
-    onEvent: (event) => {
-      if (event.type !== "waiting") return;
-      reason = event.reason;
-      abort.abort(new Error("seen"));
-    },
-  });
-  t.match(error, { message: "seen" });
-  t.match(reason, /1 of 2 answer; identity Leases: .* of host (alpha|beta), .* of host (alpha|beta), /);
-  t.match(reason, /--ignore-apiserver/);
-  await cluster.assertUnfrozen(t, kind);
-});
-
 await t.test("a CRD is migrated with each of them asked", async (t) => {
   const kind = new TestKind("both");
   await cluster.createStale(kind, 20);

@@ -1,14 +1,17 @@
 // What a run meets in bad hours: it is killed at any step, another run works on the same CRD, and a Lease is lost.
-import t, { type Test } from "tap";
+import t from "tap";
 import { MIGRATING } from "../../src/freeze/rule.ts";
 import { BINDINGS, CRDS, LEASES, POLICIES } from "../../src/kube/objects.ts";
 import { migrateCrds } from "../../src/migrator/migrate-crd.ts";
 import type { MigrationEvent } from "../../src/migrator/types.ts";
-import { type KsvmLine, KsvmProcess } from "../chaos/ksvm-process.ts";
+import { KsvmProcess } from "../chaos/ksvm-process.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
+import { balanceRequests } from "../integration/http-balancer.ts";
 import { parallel } from "../integration/parallel.ts";
 import { Cluster, eventually, signal } from "./cluster.ts";
 
+// Most of the tests wait, for the Lease of a run that is dead.
+t.jobs = 16;
 const cluster = await Cluster.start(t);
 const { client } = cluster;
 
@@ -19,58 +22,66 @@ async function isListed(kind: TestKind): Promise<boolean> {
   return stored.every((version) => status?.storedVersions?.includes(version));
 }
 
-const FLAGS = ["--unsafe-settle", "1ms"];
+// What a run sends, as `METHOD path?query body`.
+const TRY = /^PATCH \/apis\/example\.com\/\S*dryRun=All/;
+const READ_CRD = /^GET \S*\/customresourcedefinitions\/[^/\s]+ $/;
+const FIND_SERVERS = /^GET \S*\/leases\?\S*kube-apiserver/;
+const ASK_SERVER = /^GET \S*\/customresourcedefinitions\?\S*resourceVersion=0/;
+const FREEZE = /^PATCH .*"ksvm\.sigs\.k8s\.io\/migrating":"true"/;
+const PROVE = /^PATCH \S*\/customresourcedefinitions\/\S*dryRun=All/;
+const LIST = /^GET \/apis\/example\.com\/\S*limit=/;
+const WRITE = /^PATCH \/apis\/example\.com\/(?!\S*dryRun=)/;
+const CHECKPOINT = /^PATCH \S*\/leases\/.*continueToken/;
+const PRUNE = /^PATCH \S*\/customresourcedefinitions\/[^/\s]+\/status/;
+const UNFREEZE = /^PATCH .*"ksvm\.sigs\.k8s\.io\/migrating":null/;
 
-interface Killed {
-  readonly line: (line: KsvmLine) => boolean;
-  readonly name: string;
-}
-
-const at = (type: KsvmLine["type"]): Killed => ({ name: type, line: (line) => line.type === type });
-const STEPS: readonly Killed[] = [
-  at("converged"),
-  at("settling"),
-  at("settled"),
-  at("frozen"),
-  { name: "the first page", line: (line) => line.type === "progress" && line.counts.done > 5 },
-  { name: "the last page", line: (line) => line.type === "progress" && line.counts.done >= 60 },
-  at("pruned"),
-  at("unfrozen"),
+/** The twelve steps of a run. Each is told by a request: the first of its kind that follows so many of another kind. */
+const STEPS: readonly (readonly [step: string, request: RegExp, after?: RegExp, times?: number])[] = [
+  ["while it tries one write", TRY],
+  ["while it reads the epoch", READ_CRD, TRY, 1],
+  ["while API servers converge", ASK_SERVER, FIND_SERVERS, 1],
+  ["while it settles", ASK_SERVER, FIND_SERVERS, 2],
+  ["while it freezes the CRD", FREEZE],
+  ["while it proves the guard", PROVE],
+  ["at the watermark", LIST, FREEZE, 1],
+  ["at the thirtieth of sixty objects", WRITE, WRITE, 29],
+  ["while it keeps a checkpoint", CHECKPOINT],
+  ["while it asks once more", ASK_SERVER, WRITE, 60],
+  ["while it prunes", PRUNE],
+  ["while it unfreezes the CRD", UNFREEZE],
 ];
 
-/** Runs the program as a process of its own, and kills it once `isOver`. */
-async function killed(t: Test, kind: TestKind, isOver: (line: KsvmLine) => boolean): Promise<void> {
-  const run = new KsvmProcess(t, cluster.controlPlane.kubeconfigFor(), [kind.name, ...FLAGS, "--max-qps", "40"]);
-  await run.untilLineThat(isOver);
-  await run.kill();
-}
-
-for (const { line, name } of STEPS) {
-  parallel(`a run that is killed at ${name} breaks nothing, and the next one ends it`, async (t) => {
+for (const [step, request, after, times = 0] of STEPS) {
+  parallel(`a run that is killed ${step} breaks nothing, and the next one ends it`, async (t) => {
     const kind = new TestKind("killed");
     await cluster.createStale(kind, 60);
-    await killed(t, kind, line);
+    // The API server carries the request out, and the run is killed before it knows.
+    const reached = Promise.withResolvers<void>();
+    const sent: string[] = [];
+    const loses = (one: string): boolean => {
+      const isReached = request.test(one) && sent.filter((earlier) => after?.test(earlier)).length >= times;
+      sent.push(one);
+      if (isReached) reached.resolve();
+      return isReached;
+    };
+    const kubeconfig = await balanceRequests(t, cluster.controlPlane, () => 0, { loses });
+    // The checkpoint is written every five seconds. So slow, the writes of each page take longer than that.
+    const slow = request === CHECKPOINT ? ["--max-qps", "3"] : [];
+    const run = new KsvmProcess(t, kubeconfig, [kind.name, "--unsafe-settle", "1ms", ...slow]);
+    await Promise.race([reached.promise, run.ended]);
+    const { code, stderr } = await run.kill();
+    t.equal(code, null, "it was killed", { stderr });
     t.ok(await isListed(kind));
-    const { error, result } = await cluster.migrate(kind);
+
+    const { error, events, result } = await cluster.migrate(kind, { settleMs: 1 });
     t.equal(error, undefined);
     t.match(result?.outcome, /migrated|nothing-to-do/);
+    if (request === CHECKPOINT) t.ok(events.some(({ type }) => type === "resumed"));
     t.same(await cluster.storedAs(kind), { v1: 60 });
     t.same((await cluster.crd(kind)).status?.storedVersions, ["v1"]);
-    await cluster.assertUnfrozen(t, kind);
+    await cluster.assertNoTraces(t, kind);
   });
 }
-
-parallel("a run that is killed with the freeze in place and nothing proven is taken over", async (t) => {
-  const kind = new TestKind("early");
-  await cluster.createStale(kind, 10);
-  const run = new KsvmProcess(t, cluster.controlPlane.kubeconfigFor(), [kind.name, ...FLAGS]);
-  const isFrozen = async (): Promise<boolean> =>
-    (await cluster.crd(kind)).metadata.annotations?.[MIGRATING] !== undefined;
-  await eventually(isFrozen, "the CRD is frozen");
-  await run.kill();
-  t.match((await cluster.migrate(kind)).result, { outcome: "migrated" });
-  await cluster.assertNoTraces(t, kind);
-});
 
 parallel("a second run at the same time is refused, and the first one ends", async (t) => {
   const kind = new TestKind("twice");

@@ -3,14 +3,18 @@ import { chooseGuard, freeze, policyName, unfreeze, unfreezeLeftBehind } from ".
 import { MIGRATING, OWNER } from "../../src/freeze/rule.ts";
 import { CRDS, LEASES, POLICIES } from "../../src/kube/objects.ts";
 import { migrateCrds } from "../../src/migrator/migrate-crd.ts";
+import { KsvmProcess } from "../chaos/ksvm-process.ts";
+import { FakeClock } from "../fake-clock.ts";
 import { grant } from "./grant.ts";
+import { fileOf } from "../integration/crd-file.ts";
 import { serveWebhook } from "../integration/serve-webhook.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";
-import { parallel } from "../integration/parallel.ts";
+import { alone, parallel } from "../integration/parallel.ts";
 import { Cluster, eventually, signal } from "./cluster.ts";
 
 const cluster = await Cluster.start(t);
 const { client, controlPlane } = cluster;
+const HOUR = 3_600_000;
 
 parallel("a create that is held across the storage change, and lands late, is rewritten", async (t) => {
   const kind = new TestKind("held");
@@ -60,6 +64,62 @@ parallel("a create that is held across the storage change, and lands late, is re
   t.match(result, { outcome: "migrated", tally: { rewritten: 4 } });
   t.same(await cluster.storedAs(kind), { v1: 4 });
 });
+
+/** Has a CRD look as if it was created, and changed for the last time, so many hours ago. No client can do that. */
+async function backdate({ name }: TestKind, hours: number): Promise<void> {
+  const key = `/registry/apiextensions.k8s.io/customresourcedefinitions/${name}`;
+  const stored = String((await controlPlane.stored.readKey(key))?.value);
+  const time = new Date(Date.now() - hours * HOUR).toISOString().replace(/\.\d+/, "");
+  const backdated = stored.replaceAll(/"(creationTimestamp|time)":"[^"]+"/g, `"$1":"${time}"`);
+  await controlPlane.stored.writeKey(key, backdated);
+}
+
+parallel("a change that is more than three hours old needs no wait", async (t) => {
+  const kinds = ["old", "older", "oldest"].map((word) => new TestKind(word));
+  const names = kinds.map(({ name }) => name);
+  await Promise.all(kinds.map((kind) => cluster.createStale(kind, 5)));
+  for (const kind of kinds) await backdate(kind, 4);
+  const start = performance.now();
+  const run = new KsvmProcess(t, controlPlane.kubeconfigFor(), names);
+  const { code, lines, stderr } = await run.ended;
+  const seconds = (performance.now() - start) / 1_000;
+  t.comment(`three CRDs of five objects took ${seconds.toFixed(2)} s`);
+  t.equal(code, 0, stderr);
+  t.notOk(lines.some(({ type }) => type === "settling" || type === "waiting"));
+  t.ok(seconds < 10);
+  for (const kind of kinds) {
+    t.same(await cluster.storedAs(kind), { v1: 5 });
+    t.same((await cluster.crd(kind)).status?.storedVersions, ["v1"]);
+  }
+});
+
+parallel("a change that is two hours old is waited for", async (t) => {
+  const kind = new TestKind("recent");
+  await cluster.createStale(kind, 5);
+  await backdate(kind, 2);
+  const run = new KsvmProcess(t, controlPlane.kubeconfigFor(), [kind.name]);
+  t.match(await run.untilLine("settling", "frozen"), { type: "settling", leftMs: 90_000 });
+  run.interrupt();
+  t.equal((await run.ended).code, 130);
+  t.same(await cluster.storedAs(kind), { v1alpha1: 5 });
+});
+
+parallel(
+  "a storage version that ksvm migrate -f has moved is waited for, though it leaves no trace of that",
+  async (t) => {
+    const kind = new TestKind("moved");
+    await cluster.createCrd(kind, { storage: "v1alpha1" });
+    await cluster.createObjects(kind, kind.objects(3, "v1alpha1"), "v1alpha1");
+    await backdate(kind, 4);
+    const file = fileOf(t, kind.manifest({ versions: ["v1alpha1", "v1"], storage: "v1" }));
+    const moved = await new KsvmProcess(t, controlPlane.kubeconfigFor(), ["-f", file, "--apply"]).ended;
+    t.equal(moved.code, 0, moved.stderr);
+    const run = new KsvmProcess(t, controlPlane.kubeconfigFor(), [kind.name]);
+    t.match(await run.untilLine("settling", "frozen"), { type: "settling", leftMs: 90_000 });
+    run.interrupt();
+    t.equal((await run.ended).code, 130);
+  },
+);
 
 parallel("rights that are missing are named all at once, and nothing is changed", async (t) => {
   const kind = new TestKind("rights");
@@ -149,4 +209,41 @@ parallel("a storage version that is not served is refused where writes would dro
     onEvent: () => undefined,
   });
   t.match(none, { error: { code: "ResourceNotMigratable", message: /serves no version/ } });
+});
+
+/** A clock on which each sleep is over at once, and counts 2,000 times: a second for half an hour. */
+class HurriedClock extends FakeClock {
+  override sleep(ms: number, sleeping?: AbortSignal): Promise<void> {
+    return super.sleep(ms * 2_000, sleeping);
+  }
+}
+
+alone("a run that misses an API server is never frozen, and ends once no Lease of one could be left", async (t) => {
+  const kind = new TestKind("missing");
+  await cluster.createStale(kind, 3);
+  const { resourceVersion } = (await cluster.crd(kind)).metadata;
+  const path = `${LEASES}/kube-system/leases`;
+  const labels = { "apiserver.kubernetes.io/identity": "kube-apiserver", "kubernetes.io/hostname": "alpha" };
+  const renewTime = new Date().toISOString().replace("Z", "000Z");
+  const spec = { holderIdentity: "apiserver-gone_1", leaseDurationSeconds: 3_600, renewTime };
+  await client.create(path, { metadata: { name: "apiserver-gone", labels }, spec }, { signal });
+  const clock = new HurriedClock();
+  const hurried = await Cluster.connect(t, controlPlane, { clock });
+  const tooLong = new AbortController();
+  const { error, events } = await hurried.migrate(kind, {
+    signal: tooLong.signal,
+    onEvent: () => {
+      if (clock.monotonic() > 3 * HOUR) tooLong.abort(new Error("it goes on for ever"));
+    },
+  });
+  const named = /1 of 2 answer; identity Leases: .*apiserver-gone of host alpha, last renewed/;
+  t.ok(events.some((event) => event.type === "waiting" && event.for === "apiServer" && named.test(event.reason)));
+  t.match(error, { code: "ApiServerMissing", message: named });
+  t.match(error?.message, /delete its identity Lease in kube-system, or pass its name with --ignore-apiserver/);
+  t.ok(clock.monotonic() > HOUR, "it waited for longer than a Lease lives");
+  t.equal((await cluster.crd(kind)).metadata.resourceVersion, resourceVersion, "the CRD was left alone all the time");
+  t.same(await cluster.storedAs(kind), { v1alpha1: 3 });
+
+  await client.delete(`${path}/apiserver-gone`, { signal });
+  t.match((await cluster.migrate(kind)).result, { outcome: "migrated" });
 });

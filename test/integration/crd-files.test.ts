@@ -7,6 +7,7 @@ import { CRDS, type KubeObject, storageVersion } from "../../src/kube/objects.ts
 import { Cluster as Engine, eventually, signal } from "../engine/cluster.ts";
 import { Cluster } from "./cluster.ts";
 import { fileOf } from "./crd-file.ts";
+import { grantUser } from "./grant-user.ts";
 import { GROUP, TestKind } from "./crd-fixture.ts";
 import { applyObject, assertArrived, live, manifestOf } from "./crd-texts.ts";
 import { pruneByHand } from "./lost-objects.ts";
@@ -145,7 +146,9 @@ parallel("case 6: a file that drops the webhook and brings a version", async (t)
 });
 
 parallel("cases 5b and 7: a webhook that refuses an object, which is named before anything is written", async (t) => {
-  const conversion = conversionBy(await serveConversion(t, (name) => name === "v1beta1-1"));
+  // The first one: each list asks for its conversion.
+  const refused = "v1beta1-0";
+  const conversion = conversionBy(await serveConversion(t, (name) => name === refused));
   const [there, fresh] = [new TestKind("refuses"), new TestKind("refuses")];
   await live(engine, there, "v1beta1+ v1", conversion);
   await live(engine, fresh, "v1beta1+", conversion);
@@ -155,9 +158,9 @@ parallel("cases 5b and 7: a webhook that refuses an object, which is named befor
     const isThere = kind === there;
     const { code, entry } = await check(file);
     t.equal(code, isThere ? 5 : 0, "what is not served cannot be tried");
-    if (isThere) t.match(entry.reason, /objects are refused .*\(1\): default\/v1beta1-1: .*cannot be converted/);
+    if (isThere) t.match(entry.reason, /objects are refused .*\(1\): default\/v1beta1-0: .*cannot be converted/);
     const run = await migrate(file);
-    t.match(run, { code: 5, stdout: /refused: objects are refused .*default\/v1beta1-1: .*cannot be converted/ });
+    t.match(run, { code: 5, stdout: /refused: objects are refused .*default\/v1beta1-0: .*cannot be converted/ });
     t.same((await engine.crd(kind)).spec, before.spec, "the CRD is as it was");
     t.same(await engine.storedAs(kind), { v1beta1: 2 });
   }
@@ -200,4 +203,33 @@ parallel("a field that has another type in the new schema is named before anythi
   const { spec } = await engine.crd(kind);
   t.match(spec.versions, [{ name: "v1alpha1", storage: true }], "the CRD is as it was");
   await engine.assertUnfrozen(t, kind);
+});
+
+parallel("a client that puts the old CRD back while a run waits", async (t) => {
+  const kind = new TestKind("reverted");
+  await live(engine, kind, "v1beta1+ v1");
+  const manifest = manifestOf(kind, "v1+");
+  let reverted: Promise<unknown> | undefined;
+  const run = await cluster.ksvm(["migrate", "-f", fileOf(t, manifest), "--apply", "--unsafe-settle", "2s"], {
+    onStdout: (text) => {
+      if (!text.includes("waiting 2s")) return;
+      const old = manifestOf(kind, "v1beta1+ v1");
+      reverted ??= client.apply(`${CRDS}/${kind.name}`, old, { fieldManager: "their-gitops", signal });
+    },
+  });
+  t.ok(reverted);
+  t.equal(run.code, 0, run.stdout + run.stderr);
+  await assertArrived(t, engine, kind, manifest, { dropped: ["v1beta1"], isMigrated: true });
+});
+
+parallel("rights that a migration takes are missing before the first step", async (t) => {
+  const kind = new TestKind("unfit");
+  await live(engine, kind, "v1beta1+ v1");
+  const before = await engine.crd(kind);
+  const crds = { apiGroups: ["apiextensions.k8s.io"], resources: ["customresourcedefinitions"], verbs: ["*"] };
+  await grantUser(cluster.api, "editor", [crds, { apiGroups: [GROUP], resources: [kind.plural], verbs: ["*"] }]);
+  const kubeconfig = cluster.controlPlane.kubeconfigFor("editor");
+  const run = await migrate(fileOf(t, manifestOf(kind, "v1+")), "--kubeconfig", kubeconfig);
+  t.match(run, { code: 1, stderr: /may not .*create validatingadmissionpolicies.*; nothing was changed; / });
+  t.same((await engine.crd(kind)).spec, before.spec);
 });

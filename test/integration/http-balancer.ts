@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { createServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import { join } from "node:path";
+import { text as readText } from "node:stream/consumers";
 import type { Test } from "tap";
 import { Agent, request } from "undici";
 import { issueSelfSigned } from "../certs/self-signed.ts";
@@ -10,9 +11,6 @@ import type { ControlPlane } from "../control-plane/control-plane.ts";
 /** Which of the API servers answers a request: by its number on its connection and by its path. */
 export type Turn = (path: string, connection: number) => number;
 
-/** What an API server is asked for in place of a path, such as one that it does not serve. */
-export type Rewrite = (path: string, server: number) => string;
-
 /** Answers a request in place of the API servers; `undefined` passes it on. */
 export type Instead = (
   method: string,
@@ -20,18 +18,21 @@ export type Instead = (
 ) => Promise<{ readonly status: number; readonly body: string } | undefined>;
 
 /**
- * Starts an HTTP load balancer in front of API servers: unlike that of `balance()` it ends TLS, and each request goes to an
- * API server of its own, whatever the connection. It ends with the test.
+ * Whether the answer to a request is lost on its way: the API server carried it out, and whoever sent it does not know.
+ * @param request `METHOD path?query body`
+ */
+export type Loses = (request: string) => boolean;
+
+/**
+ * Starts an HTTP load balancer in front of API servers: unlike that of `balance()` it ends TLS, and each request goes to
+ * an API server of its own, whatever the connection. It ends with the test.
  * @returns the path of a kubeconfig that leads to it, and by which the API servers can be asked directly, too
  */
 export async function balanceRequests(
   t: Test,
   controlPlane: ControlPlane,
   turn: Turn,
-  {
-    rewrite = (path) => path,
-    instead = async () => undefined,
-  }: { readonly rewrite?: Rewrite; readonly instead?: Instead } = {},
+  { instead = async () => undefined, loses = () => false }: { readonly instead?: Instead; readonly loses?: Loses } = {},
 ): Promise<string> {
   const pair = await issueSelfSigned({
     dnsNames: ["localhost"],
@@ -43,22 +44,24 @@ export async function balanceRequests(
   const connections = new WeakMap<Socket, number>();
   let opened = 0;
   const server = createServer({ cert: pair.certPem, key: pair.keyPem }, (incoming, response) => {
-    const { headers, method, socket, url = "" } = incoming;
+    const { headers, method = "GET", socket, url = "" } = incoming;
     const number = connections.get(socket) ?? opened++;
     connections.set(socket, number);
-    const chosen = turn(url, number);
-    const target = controlPlane.apiservers[chosen]?.url ?? "";
+    const target = controlPlane.apiservers[turn(url, number)]?.url ?? "";
     const { host: _, connection: __, ...passed } = headers;
-    const body = method === "GET" ? null : incoming;
     const passOn = async (): Promise<void> => {
-      const own = await instead(method ?? "GET", url);
+      const body = await readText(incoming);
+      const own = await instead(method, url);
       if (own !== undefined) {
-        incoming.resume();
         response.writeHead(own.status, { "content-type": "application/json" }).end(own.body);
         return;
       }
-      const options = { method: (method ?? "GET") as "GET", headers: passed, body, dispatcher };
-      const answer = await request(`${target}${rewrite(url, chosen)}`, options);
+      const options = { method: method as "GET", headers: passed, body: body === "" ? null : body, dispatcher };
+      const answer = await request(`${target}${url}`, options);
+      if (loses(`${method} ${url} ${body}`)) {
+        await answer.body.dump();
+        return;
+      }
       const { connection: ___, "transfer-encoding": ____, ...answered } = answer.headers;
       response.writeHead(answer.statusCode, answered as Record<string, string>);
       response.flushHeaders();
