@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
+import type { V1CustomResourceConversion, V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
 import { type JsonObject, objectIn, textIn } from "../api/json-fields.ts";
 import { droppedFields, example, schemaOf } from "../api/pruned-fields.ts";
 import { epochOf } from "../apiservers/converge.ts";
@@ -110,17 +110,15 @@ export function steps(
   // structural says the API server. Fields that no schema describes are for a user to look at before.
   const preserveUnknownFields = isLossless !== true && live.spec.preserveUnknownFields === true;
   const conditions = (live.status?.conditions ?? []).filter(({ type }) => type !== "NonStructuralSchema");
+  const conversion = (file.spec["conversion"] ?? { strategy: "None" }) as V1CustomResourceConversion;
   const after = {
     ...live,
-    spec: { ...plain(live.spec), preserveUnknownFields, versions: [...file.versions] },
+    spec: { ...plain(live.spec), conversion, preserveUnknownFields, versions: [...file.versions] },
     status: { conditions, storedVersions: storedVersions.filter((version) => hasVersion(file, version)) },
   };
   const caused = crdProblem(after);
-  if (problem !== undefined && (outgoing.length > 0 || caused !== undefined))
-    return noWay(problem.reason, problem.help);
-  if (problem === undefined && caused !== undefined) {
-    return noWay(`with this file ${caused.reason}`, `change that in the file, as this does in the CRD: ${caused.help}`);
-  }
+  if (problem && (outgoing.length > 0 || caused)) return noWay(problem.reason, problem.help);
+  if (caused) return noWay(`with this file ${caused.reason}`, "change that in this file");
   if (lostIn !== undefined && !hasVersion(file, lostIn)) {
     const reason = `objects are stored in ${lostIn}, which neither the CRD nor this file has: no client can read them`;
     const help = [`bring them back: ksvm doctor ${name} --repair`, "then apply this file"];
