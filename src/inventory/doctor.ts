@@ -50,8 +50,8 @@ export interface Finding {
 }
 
 /**
- * Looks at CRDs, and where none is named, at every CRD and at the API servers. A freeze is watched for as long as the
- * Lease of its run lasts, an identity Lease that looks overdue for 15 s.
+ * Looks at CRDs, and where none is named, at every CRD and at the API servers. It watches a freeze for as long as the
+ * Lease of its run lasts, and an overdue identity Lease for 15 s.
  *
  * @throws {KsvmError} ResourceNotFound for a name of no CRD; {ApiError}
  */

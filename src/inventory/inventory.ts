@@ -18,7 +18,7 @@ import { Pages } from "../kube/pages.ts";
 import { retry } from "../kube/retry.ts";
 
 /*
- * What a cluster holds. Everything is read once and page by page, and nothing is kept of it but what a view shows, so
+ * What a cluster holds. Everything is read page by page, and nothing is kept of it but what a view shows, so
  * that a thousand CRDs and a million objects take no more memory than a few.
  */
 
@@ -104,7 +104,7 @@ export interface FoundObjects {
   readonly conversionProblem?: string;
   /** Missing where that was not asked, or no object names a version that is asked for. */
   readonly fieldVersions?: FieldVersions;
-  /** Whether there are more objects than were asked for that. */
+  /** Whether only the first objects were asked for that. */
   readonly isPartial?: true;
 }
 

@@ -80,7 +80,7 @@ const PAUSE_MS = 1_000;
 async function bringBack(context: RepairContext, name: string): Promise<number> {
   const { client, signal } = context;
   const unreadable = new Set<string>();
-  let [problem, help] = ["", "make that work"];
+  let [problem, help] = ["other clients kept writing the CRD", "end that"];
   for (let looks = 0; looks < MAX_LOOKS; looks++) {
     if (looks > 0) await client.clock.sleep(PAUSE_MS, signal);
     const crd = await readCrd(context, name);

@@ -77,8 +77,8 @@ const CRD_API_VERSION = "apiextensions.k8s.io/v1";
  * The steps that are left between the CRD of the cluster and a file. Everything else follows from them: what `check -f`
  * says, and what `migrate -f` does. What was written is in the CRD, so that after a kill at any point they go on there.
  *
- * No version is dropped before this call has rewritten every object: other clients take versions out of storedVersions
- * in which objects are stored.
+ * No version is dropped before this call has rewritten every object. What storedVersions says is no proof: other clients
+ * write it, too.
  *
  * @param live missing where the cluster has no such CRD
  */
@@ -246,7 +246,7 @@ function migrateStep({ name, target }: CrdManifest, outgoing: string): Step {
 }
 
 function applyStep(spec: JsonObject): Step {
-  return { kind: "apply", does: "writes what the file says", why: "nothing that is stored needs more", spec };
+  return { kind: "apply", does: "writes what the file says", why: "nothing is stored in what it lacks", spec };
 }
 
 /** `spec.conversion` of the file, with the CA bundle that another client put into the CRD for the same webhook. */

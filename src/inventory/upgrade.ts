@@ -103,8 +103,7 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
   // Nothing is known of what a webhook will convert that nobody can ask yet.
   const isReadable = live !== undefined && count !== undefined && !bringsOtherWebhook(file, live);
   const read = isReadable ? readLosses(client, live, file, count, signal) : undefined;
-  const known = await read?.catch(refusal);
-  const losses = known instanceof ApiError ? undefined : known;
+  const losses = await read?.catch((error: unknown) => void refusal(error));
   const facts = { isLossless: losses?.length === 0, hasGoneFields: fieldVersions !== undefined };
   const plan = steps(live, file, { lostIn: unreadableIn, ...facts });
   let entry = withoutUndefined<CheckEntry>({
@@ -179,7 +178,7 @@ function notesOn(
     losses.length > 0 &&
       `the schema of ${target} lacks ${fields}: no client reads that any more, and the next write drops it`,
     fieldVersions !== undefined &&
-      `${fieldVersionsText(fieldVersions)}, which fails server-side apply once that is gone: the migration ends that`,
+      `${fieldVersionsText(fieldVersions)}: without it server-side apply of these fails, and the migration ends that`,
     bringsOtherWebhook(file, live) &&
       count !== 0 &&
       `it brings the conversion webhook (${webhook}): until that answers, no client reads or writes an object in ` +
@@ -193,8 +192,8 @@ function notesOn(
       `it brings ${unreadableIn} back, in which objects are stored: run ksvm migrate ${name} --force once it is applied`,
     planned.some(({ kind, spec }) => kind === "serve" && (spec !== undefined || (count ?? 0) > MAX_COUNTED)) &&
       count !== 0 &&
-      `check tries no object in ${target} before that is served as here, nor more than ${MAX_COUNTED}: ksvm migrate -f ` +
-        "tries all of them before any is stored in it",
+      `its objects were not tried: check tries up to ${MAX_COUNTED}, in a version that is served already; ` +
+        `ksvm migrate -f tries all of them before any is stored in ${target}`,
     problem !== undefined && planned.length === 1 && `its objects cannot be listed: ${problem}`,
   ].filter((note) => note !== false);
 }
@@ -240,7 +239,7 @@ export interface UpgradeEnd {
   readonly entry: CheckEntry;
 }
 
-/** There are four steps. Another client that writes the CRD takes more. */
+/** Four steps take four turns. Each write of another client takes one more. */
 const MAX_TURNS = 20;
 
 /**
@@ -261,12 +260,12 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
     throw new KsvmError("AlreadyMigrating", `Cannot change "${file.name}": ${text}`);
   }
   const entry = await survey(asked, found);
-  let end: Awaited<ReturnType<typeof takeSteps>>;
-  try {
-    end = await takeSteps(asked, entry, options);
-  } finally {
-    await handOver({ client, file, signal: new AbortController().signal });
-  }
+  const over = { client, file, signal: new AbortController().signal };
+  const end = await takeSteps(asked, entry, options).catch(async (error: unknown) => {
+    await handOver(over).catch(() => undefined);
+    throw error;
+  });
+  await handOver(over);
   if (end.outcome !== "done" || !isApplied || !end.isRewritten) return end;
   // Until versions left, clients may have written objects in one. Then their managedFields name it.
   const last = await look();
@@ -290,6 +289,7 @@ async function takeSteps(
 ): Promise<UpgradeEnd & { readonly isRewritten?: boolean }> {
   const { client, file, signal } = asked;
   const { apiServers, isApplied, migrate, onStep } = options;
+  // What is unknown shows by the steps.
   if (entry.verdict === "refused" || entry.verdict === "data-loss") return { outcome: "refused", entry };
   let [tried, rewritten]: (string | undefined)[] = [];
   for (let turn = 0; ; turn++) {
@@ -316,7 +316,7 @@ async function takeSteps(
       if (step.kind === "serve") {
         const refused = await tryObjects(asked, entry, live, written, options);
         if (refused !== undefined) return { outcome: "refused", entry: refused };
-        // One that has not observed it can read nothing that the others store in that version next.
+        // An API server that has not observed it can read nothing that the others store in that version next.
         await convergeAll(client, apiServers, [written], { signal, forMs: CONVERGE_MS });
         tried = epochOf(written);
       } else if (step.kind === "migrate") {
@@ -378,8 +378,8 @@ const CONVERGE_MS = 60_000;
 
 /**
  * Tries a write of each object in the file's storage version that changes nothing, as a dry run. It waits until that
- * version is served and its webhook answers. What was written for it is taken back where that fails: nothing is stored
- * in it yet.
+ * version is served and its webhook answers. What this call has written for it is taken back where
+ * that fails: nothing is stored in it yet.
  *
  * @param before the CRD as it was; the same where nothing was written
  * @returns what speaks against the file, if anything does
