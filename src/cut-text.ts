@@ -13,3 +13,12 @@ export function cutText(text: string, maxLength: number): string {
   const isWithinPair = /^[\ud800-\udbff][\udc00-\udfff]$/.test(text.slice(end - 1, end + 1));
   return text.slice(0, isWithinPair ? end - 1 : end).toWellFormed() + note;
 }
+
+/** As many fields or objects as a line has room for. */
+const NAMED = 5;
+
+/** The first ones of some texts, in one line. */
+export function named(texts: readonly string[], all = texts.length): string {
+  const more = all > NAMED ? ` and ${all - NAMED} more` : "";
+  return `${texts.slice(0, NAMED).join("; ")}${more}`;
+}

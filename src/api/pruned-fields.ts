@@ -28,10 +28,16 @@ export function droppedFields(schema: JsonObject | undefined, value: unknown, is
 
 /** A value with every field that a schema describes, and `*` for those that it leaves open. */
 export function example(schema: JsonObject): unknown {
-  const { additionalProperties, items, properties } = schema;
-  if (objectIn(items) !== undefined) return [example(objectIn(items) ?? {})];
-  const isOpen = schema[PRESERVE] === true || additionalProperties === true;
-  const fields = { ...objectIn(properties), "*": isOpen ? {} : additionalProperties };
+  const { additionalProperties, properties } = schema;
+  const isOpen = schema[PRESERVE] === true;
+  const items = objectIn(schema["items"]);
+  // A list that keeps what is unknown keeps it in its elements.
+  if (items !== undefined) return [example(isOpen ? { ...items, [PRESERVE]: true } : items)];
+  const meta = schema["x-kubernetes-embedded-resource"] === true ? [...META_FIELDS] : [];
+  // Below what is open anything can be; an API server keeps no field below additionalProperties: true.
+  const further = isOpen ? { properties: { "*": {} } } : additionalProperties === true ? {} : additionalProperties;
+  const others = further === undefined ? {} : { "*": further };
+  const fields = { ...Object.fromEntries(meta.map((name) => [name, {}])), ...objectIn(properties), ...others };
   const described = Object.entries(fields).flatMap(([name, one]) => {
     const field = objectIn(one);
     return field === undefined ? [] : [[name, example(field)]];

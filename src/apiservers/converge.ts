@@ -62,6 +62,37 @@ export async function convergeAll(
   return askEach(client, options, ask, signal);
 }
 
+/** How long an API server may be behind before that is told. */
+const TELL_MS = 60_000;
+
+/**
+ * Like {@link convergeAll}, and waits for API servers that are missing.
+ * @param forMs milliseconds
+ * @param onMissing told each time that one is
+ * @throws {ApiServerMissing} after `forMs`; {EpochChanged}
+ */
+export async function untilConverged(
+  client: Client,
+  options: ApiServerOptions,
+  crds: readonly Crd[],
+  {
+    forMs,
+    onMissing,
+    signal,
+  }: { readonly forMs: number; readonly onMissing: (reason: string) => void; readonly signal: AbortSignal },
+): Promise<void> {
+  const end = client.clock.monotonic() + forMs;
+  for (;;) {
+    try {
+      return void (await convergeAll(client, options, crds, { signal, forMs: TELL_MS }));
+    } catch (error) {
+      if (!(error instanceof ApiServerMissing) || client.clock.monotonic() >= end) throw error;
+      onMissing(messageOf(error));
+    }
+    await client.clock.sleep(2_000, signal);
+  }
+}
+
 /** Where the spec has changed meanwhile, no API server will ever show the one that is waited for. */
 async function assertSame(client: Client, crd: Crd, signal: AbortSignal): Promise<void> {
   const { name } = crd.metadata;

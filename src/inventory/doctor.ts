@@ -5,17 +5,10 @@ import { freezerOf, isHeld } from "../freeze/freeze.ts";
 import { MIGRATING } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
-import { type Crd, isClean, storageVersion } from "../kube/objects.ts";
+import { type Crd, CRDS, isClean, METADATA_LIST, storageVersion } from "../kube/objects.ts";
 import { eachOf } from "../migrator/migrate-crd.ts";
 import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "../migrator/crd-state.ts";
-import {
-  everyCrdMetadata,
-  fieldVersionsText,
-  findCrd,
-  type FoundObjects,
-  lookAtObjects,
-  objectsOf,
-} from "./inventory.ts";
+import { everyItem, fieldVersionsText, findCrd, type FoundObjects, lookAtObjects, objectsOf } from "./inventory.ts";
 import { isRestored } from "./repair.ts";
 
 /** What can be wrong: docs/doctor.md says what each means. */
@@ -61,7 +54,8 @@ export async function examine(
   signal: AbortSignal,
 ): Promise<{ readonly items: readonly Finding[]; readonly lookedAt: number }> {
   const names = new Set(given);
-  if (given.length === 0) for await (const { metadata } of everyCrdMetadata(client, signal)) names.add(metadata.name);
+  if (given.length === 0)
+    for await (const { metadata } of everyItem(client, CRDS, signal, METADATA_LIST)) names.add(metadata.name);
   const found = await eachOf([...names].toSorted(), async (name) => {
     const findings = await examineCrd(client, name, signal);
     if (findings !== undefined || given.length === 0) return findings ?? [];

@@ -22,11 +22,6 @@ import { retry } from "../kube/retry.ts";
  * that a thousand CRDs and a million objects take no more memory than a few.
  */
 
-/** The metadata of every CRD. */
-export function everyCrdMetadata(client: Client, signal: AbortSignal): AsyncGenerator<KubeObject, void> {
-  return everyItem(client, CRDS, signal, METADATA_LIST);
-}
-
 /** The CRD of this name as it is now; `undefined` where there is none. A name without a dot is never a CRD's. */
 export async function findCrd(client: Client, name: string, signal: AbortSignal): Promise<Crd | undefined> {
   if (!name.includes(".")) return undefined;

@@ -3,6 +3,8 @@ import { droppedFields, example, schemaOf } from "../api/pruned-fields.ts";
 import type { Client } from "../kube/client.ts";
 import { collectionPath, type Crd, hasConversionWebhook } from "../kube/objects.ts";
 import { everyItem } from "./inventory.ts";
+import { CRD_FIELD_MANAGER } from "../freeze/rule.ts";
+import { storedVersionsOwner } from "../migrator/crd-state.ts";
 import type { CrdManifest } from "./steps.ts";
 
 /** A field that a schema lacks, such as `spec.size` or `spec.ports[].name`. Field names are those of `-o json`. */
@@ -39,10 +41,13 @@ export async function readLosses(
   const schema = schemaOf(file.versions.find(({ name }) => name === file.target));
   const isRead = count <= MAX_COUNTED;
   const isConverted = hasConversionWebhook(live);
+  const owner = storedVersionsOwner(live);
+  const isListed = (name: string): boolean =>
+    live.status?.storedVersions?.includes(name) === true || (owner !== undefined && owner !== CRD_FIELD_MANAGER);
   // What one schema hides, another shows. A webhook may move fields: only the file's storage version can be compared.
   const compared = versions.filter(({ name, served, storage }) => {
     if (isConverted) return served && name === file.target;
-    return (served && isRead) || (!isOpen && (storage || live.status?.storedVersions?.includes(name)));
+    return (served && isRead) || (!isOpen && (storage || isListed(name)));
   });
   if (compared.length === 0 || schema === undefined) return undefined;
   const found = new Map<string, number>();
@@ -56,13 +61,4 @@ export async function readLosses(
     for (const [field, objects] of counts) found.set(field, Math.max(found.get(field) ?? 0, isCounted ? objects : 0));
   }
   return [...found].map(([path, objects]) => (objects === 0 ? { path } : { path, objects }));
-}
-
-/** As many fields or objects as a line has room for. */
-const NAMED = 5;
-
-/** The first ones of some texts, in one line. */
-export function named(texts: readonly string[], all = texts.length): string {
-  const more = all > NAMED ? ` and ${all - NAMED} more` : "";
-  return `${texts.slice(0, NAMED).join("; ")}${more}`;
 }

@@ -1,6 +1,7 @@
 import type { V1CustomResourceDefinitionVersion } from "@kubernetes/client-node";
 import { objectIn } from "../api/json-fields.ts";
 import { epochOf } from "../apiservers/converge.ts";
+import { named } from "../cut-text.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { foreignFreeze, freezerOf } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
@@ -11,14 +12,14 @@ import { LEAVING_VERSIONS } from "../migrator/rewrite.ts";
 import type { MigrationResult } from "../migrator/types.ts";
 import { lostVersions } from "../migrator/crd-state.ts";
 import { findCrd, lookAtObjects, objectsOf } from "./inventory.ts";
-import { lossText, named, readLosses } from "./losses.ts";
+import { lossText, readLosses } from "./losses.ts";
 
 /** What a repair does, for a user to read before. Each step is done only if the one before was. */
 export const REPAIR_STEPS: readonly string[] = [
   "add the versions that the CRD lost to spec.versions, served and with every field kept",
   "add them to status.storedVersions, so that no client can drop them again",
   "list the objects; where the API server refuses and names another lost version, bring that back too",
-  "where nothing converts, read them in these versions; stop if the storage version lacks fields of them",
+  "read them in these versions, and stop if the storage version lacks fields (what a webhook drops is not known)",
   "freeze, rewrite every object in the storage version, prune storedVersions, unfreeze",
   "remove what was added to spec.versions again",
 ];

@@ -14,10 +14,10 @@ import { parseMigration } from "../api/parse-migration.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
-import { type Lease, LEASES, type ObjectMeta } from "../kube/objects.ts";
+import { CRDS, type Lease, LEASES, METADATA_LIST, type ObjectMeta } from "../kube/objects.ts";
 import { type InTreeMigration, inTreeMigrations, inTreeResource, inTreeState } from "../migrator/in-tree.ts";
 import { DEFAULT_LEASE_NAMESPACE, leaseName } from "../migrator/run-lease.ts";
-import { ask, everyCrdMetadata, everyItem } from "./inventory.ts";
+import { ask, everyItem } from "./inventory.ts";
 
 /** What is going on in a cluster. Field names, here and below, are those of `ksvm status -o json`. */
 export interface ClusterStatus {
@@ -107,7 +107,7 @@ export async function readStatus(client: Client, signal: AbortSignal): Promise<C
     return resource === undefined ? [] : [{ ...line, resource }];
   });
   const freezes: FreezeLine[] = [];
-  for await (const { metadata } of everyCrdMetadata(client, signal)) {
+  for await (const { metadata } of everyItem(client, CRDS, signal, METADATA_LIST)) {
     const freezer = freezerOf(metadata);
     if (freezer === undefined) continue;
     const { identity: owner, lease, since } = freezer === "other" ? {} : freezer;

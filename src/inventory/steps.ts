@@ -6,7 +6,7 @@ import { epochOf } from "../apiservers/converge.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import { CRD_FIELD_MANAGER, MIGRATING } from "../freeze/rule.ts";
 import { type Crd, hasConversionWebhook, storageVersion } from "../kube/objects.ts";
-import { crdProblem, pruneDoubt, storedVersionsOwner } from "../migrator/crd-state.ts";
+import { crdProblem, lostVersions, pruneDoubt, storedVersionsOwner } from "../migrator/crd-state.ts";
 
 /** A CRD as a file has it. */
 export interface CrdManifest {
@@ -62,10 +62,7 @@ export interface Facts {
   readonly isLossless?: boolean | undefined;
   /** Whether managedFields of objects name versions that the file lacks: a migration ends that. */
   readonly hasGoneFields?: boolean | undefined;
-  /**
-   * The `uid/generation` of the CRD at which this call tried every object in the file's storage version. Neither a try
-   * nor a rewrite is seen in the CRD, so that after a kill both are done again.
-   */
+  /** The `uid/generation` of the CRD at which this call tried every object in the file's storage version. */
   readonly tried?: string | undefined;
   /** The `uid/generation` of the CRD at which this call rewrote every object. */
   readonly rewritten?: string | undefined;
@@ -117,7 +114,8 @@ export function steps(
     status: { conditions, storedVersions: storedVersions.filter((version) => hasVersion(file, version)) },
   };
   const caused = crdProblem(after);
-  if (problem && (outgoing.length > 0 || caused)) return noWay(problem.reason, problem.help);
+  const isUnwritable = isMove && lostVersions(live).length > 0;
+  if (problem && (outgoing.length > 0 || isUnwritable || caused)) return noWay(problem.reason, problem.help);
   if (caused) return noWay(`with this file ${caused.reason}`, "change that in this file");
   if (lostIn !== undefined && !hasVersion(file, lostIn)) {
     const reason = `objects are stored in ${lostIn}, which neither the CRD nor this file has: no client can read them`;
@@ -136,7 +134,8 @@ export function steps(
     );
   }
 
-  const isRewrite = outgoing.length > 0 || (hasGoneFields && problem === undefined);
+  const isForeign = freezerOf(live.metadata) === "other";
+  const isRewrite = outgoing.length > 0 || (hasGoneFields && problem === undefined && !isForeign);
   const serve = isMove && tried !== epochOf(live) ? serveStep(live, file, isFlip) : undefined;
   const left = [
     ...(serve === undefined ? [] : [serve]),

@@ -1,7 +1,8 @@
 import { hasUnsafeInteger, withoutUndefined } from "../api/json-fields.ts";
 import { UPGRADE_FIELD_MANAGER } from "../api/names.ts";
-import { convergeAll, EpochChanged, epochOf } from "../apiservers/converge.ts";
+import { EpochChanged, epochOf, untilConverged } from "../apiservers/converge.ts";
 import type { ApiServerOptions } from "../apiservers/find.ts";
+import { named } from "../cut-text.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import { freezerOf, unfreezeLeftBehind } from "../freeze/freeze.ts";
 import type { Client } from "../kube/client.ts";
@@ -11,6 +12,7 @@ import {
   type Crd,
   CRDS,
   hasConversionWebhook,
+  isClean,
   JSON_PATCH,
   METADATA_LIST,
   storageVersion,
@@ -28,7 +30,7 @@ import {
   lookAtObjects,
   objectsOf,
 } from "./inventory.ts";
-import { type Loss, lossText, MAX_COUNTED, named, readLosses } from "./losses.ts";
+import { type Loss, lossText, MAX_COUNTED, readLosses } from "./losses.ts";
 import {
   bringsOtherWebhook,
   type CrdManifest,
@@ -166,16 +168,17 @@ function notesOn(
   file: CrdManifest,
   planned: readonly Step[],
   { count, fieldVersions, problem, unreadableIn }: FoundObjects,
-  losses: readonly Loss[] = [],
+  losses: readonly Loss[] | undefined,
 ): readonly string[] {
   const { name, target } = file;
   const storage = storageVersion(live);
   const webhook = webhookOf(file.spec["conversion"]);
   const isAwaited = planned.some(({ kind, spec }) => kind === "serve" && webhookOf(spec?.["conversion"]) === webhook);
   const remedy = isAwaited ? "ksvm migrate -f --apply waits for it" : "start it before this file is applied";
-  const fields = named(losses.map(lossText));
+  const fields = named(losses?.map(lossText) ?? []);
   return [
-    losses.length > 0 &&
+    losses === undefined && (count ?? 0) > 0 && `which fields of objects ${target} does not have is not known`,
+    fields !== "" &&
       `the schema of ${target} lacks ${fields}: no client reads that any more, and the next write drops it`,
     fieldVersions !== undefined &&
       `${fieldVersionsText(fieldVersions)}: without it server-side apply of these fails, and the migration ends that`,
@@ -207,7 +210,7 @@ function rejected(entry: CheckEntry, live: Crd, { failed, failures, fieldVersion
   const reason =
     failed > 0
       ? `objects are refused in the storage version of this file (${failed}): ${named(texts, failed)}`
-      : `objects whose managedFields name ${versions} have values that its schema does not allow`;
+      : `objects whose managedFields name ${versions} have values that its schema does not allow, or are written all the time`;
   const help = ["change these objects, or the schema or webhook that refuses them, and apply this file again"];
   return { ...entry, verdict: "refused", reason, help, steps: [] };
 }
@@ -223,8 +226,8 @@ export interface UpgradeOptions {
   readonly signal: AbortSignal;
   /** Rewrites every object, also where the CRD is clean. @returns whether that is done and storedVersions pruned */
   readonly migrate: () => Promise<boolean>;
-  /** Asked before the first step. @throws {KsvmError} where this user may not migrate */
-  readonly assertRights: () => Promise<void>;
+  /** Asked before the first step. @throws {KsvmError} where this user may not write the objects, or migrate */
+  readonly assertRights: (isMigration: boolean) => Promise<void>;
   /** How the API servers are found. */
   readonly apiServers: ApiServerOptions;
   /** Told before each step, and what there is to know of the file. */
@@ -278,8 +281,7 @@ async function hasGoneFields({ client, file, signal }: Question, from: Crd, crd:
   const isAsked = (version: string): boolean => isLeaving(from, file, version);
   const { fieldVersions, problem } = await lookAtObjects(client, objectsOf(crd), signal, isAsked, Infinity);
   if (problem === undefined) return fieldVersions !== undefined;
-  const text = `Cannot look for managedFields of "${file.name}": its objects cannot be listed: ${problem}`;
-  throw new KsvmError("RetryBudgetExceeded", text);
+  throw new KsvmError("RetryBudgetExceeded", `Cannot list the objects of "${file.name}": ${problem}`);
 }
 
 async function takeSteps(
@@ -288,15 +290,15 @@ async function takeSteps(
   options: UpgradeOptions,
 ): Promise<UpgradeEnd & { readonly isRewritten?: boolean }> {
   const { client, file, signal } = asked;
-  const { apiServers, isApplied, migrate, onStep } = options;
+  const { isApplied, migrate, onStep } = options;
   // What is unknown shows by the steps.
   if (entry.verdict === "refused" || entry.verdict === "data-loss") return { outcome: "refused", entry };
   let [tried, rewritten]: (string | undefined)[] = [];
   for (let turn = 0; ; turn++) {
     if (turn === MAX_TURNS) {
       const help = "pause what applies the old CRD, such as an Argo CD or Flux sync or the operator itself";
-      const text = `Cannot go on with "${file.name}": other clients keep changing it; ${help}, and run again`;
-      throw new KsvmError("StorageVersionChanged", text);
+      const text = `other clients keep changing it; ${help}, and run again`;
+      throw new KsvmError("StorageVersionChanged", `Cannot go on with "${file.name}": ${text}`);
     }
     const live = await findCrd(client, file.name, signal);
     const facts = { isLossless: entry.losses?.length === 0, hasGoneFields: entry.managedFields !== undefined };
@@ -307,7 +309,7 @@ async function takeSteps(
     const done = { outcome: "done", entry, isRewritten: rewritten !== undefined } as const;
     const isMigration = plan.steps.some(({ kind }) => kind === "migrate");
     if (!isApplied && !isMigration) return done;
-    if (turn === 0 && isMigration) await options.assertRights();
+    if (turn === 0 && step.kind !== "apply") await options.assertRights(isMigration);
     onStep(step, entry.notes);
     try {
       const written = step.spec === undefined ? live : await write(asked, live, step.spec);
@@ -317,7 +319,8 @@ async function takeSteps(
         const refused = await tryObjects(asked, entry, live, written, options);
         if (refused !== undefined) return { outcome: "refused", entry: refused };
         // An API server that has not observed it can read nothing that the others store in that version next.
-        await convergeAll(client, apiServers, [written], { signal, forMs: CONVERGE_MS });
+        const told = { forMs: options.maxIdleMs, onMissing: options.onWait, signal };
+        await untilConverged(client, options.apiServers, [written], told);
         tried = epochOf(written);
       } else if (step.kind === "migrate") {
         // Where the storage version has moved, that was done before.
@@ -331,6 +334,11 @@ async function takeSteps(
         // It begins again with a CRD that another client changed, and may have ended in another version.
         const after = await findCrd(client, file.name, signal);
         if (after === undefined || epochOf(after) !== epochOf(live)) continue;
+        if (!isClean(after)) {
+          const reason = "every object is rewritten, and storedVersions is not pruned";
+          const help = ["the controller leaves that to others (--manage-stored-versions=false): add --standalone"];
+          return { outcome: "refused", entry: { ...entry, verdict: "refused", reason, help } };
+        }
         rewritten = epochOf(live);
       }
     } catch (error) {
@@ -351,8 +359,10 @@ async function write(
   dryRun = false,
 ): Promise<Crd> {
   if (!dryRun && [spec, live?.spec].some(hasUnsafeInteger)) {
-    const text = "its spec has an integer beyond 2^53, which would be rounded; apply the file by kubectl";
-    throw new KsvmError("ManifestInvalid", `Cannot write "${file.name}": ${text}`);
+    throw new KsvmError(
+      "ManifestInvalid",
+      `Cannot write "${file.name}": ksvm rounds integers beyond 2^53; use kubectl`,
+    );
   }
   const options = { fieldManager: UPGRADE_FIELD_MANAGER, dryRun, signal };
   if (live === undefined) {
@@ -373,8 +383,6 @@ async function write(
 }
 
 const POLL_MS = 1_000;
-/** How long an API server may take to observe a version that is served from now on. */
-const CONVERGE_MS = 60_000;
 
 /**
  * Tries a write of each object in the file's storage version that changes nothing, as a dry run. It waits until that
@@ -394,8 +402,12 @@ async function tryObjects(
   const { client, file, signal } = asked;
   const versions = served.spec.versions.map((one) => ({ ...plain(one), storage: one.name === file.target }));
   const target = targetOf({ ...served, spec: { ...plain(served.spec), versions } });
-  let end = client.clock.monotonic() + options.maxIdleMs;
-  const onProgress = (): void => void (end = client.clock.monotonic() + options.maxIdleMs);
+  let [end, furthest] = [client.clock.monotonic() + options.maxIdleMs, 0];
+  // Each try begins with the first object: only one that gets further is progress.
+  const onProgress = ({ current, failed, gone, newer, rewritten }: Tally): void => {
+    const done = current + failed + gone + newer + rewritten;
+    if (done > furthest) [end, furthest] = [client.clock.monotonic() + options.maxIdleMs, done];
+  };
   for (let pauseMs = served === before ? 0 : POLL_MS; ; pauseMs = POLL_MS) {
     // The handlers of an API server follow a change of the CRD a moment later.
     await client.clock.sleep(pauseMs, signal);
@@ -416,6 +428,8 @@ async function tryObjects(
         signal.throwIfAborted();
         throw error;
       }
+      const now = await findCrd(client, file.name, signal);
+      if (now === undefined || epochOf(now) !== epochOf(served)) throw new EpochChanged(file.name, "its spec changed");
       options.onWait(messageOf(error));
     }
   }

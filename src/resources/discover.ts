@@ -2,10 +2,10 @@ import { type ApiService, apiServiceNameOf, isAggregated } from "../api/api-serv
 import { resourceNameOf } from "../api/migration.ts";
 import { discover } from "../apiservers/converge.ts";
 import { KsvmError } from "../errors.ts";
-import { everyCrdMetadata } from "../inventory/inventory.ts";
+import { everyItem } from "../inventory/inventory.ts";
 import type { Client } from "../kube/client.ts";
 import { ApiError } from "../kube/errors.ts";
-import { apiVersion } from "../kube/objects.ts";
+import { apiVersion, CRDS, METADATA_LIST } from "../kube/objects.ts";
 import { pauseAfter, retry } from "../kube/retry.ts";
 import {
   type DiscoveredVersion,
@@ -50,7 +50,7 @@ export interface StoredResources {
  */
 export async function storedResources(client: Client, signal: AbortSignal): Promise<StoredResources> {
   const crds: string[] = [];
-  for await (const crd of everyCrdMetadata(client, signal)) crds.push(crd.metadata.name);
+  for await (const crd of everyItem(client, CRDS, signal, METADATA_LIST)) crds.push(crd.metadata.name);
   const services = await retry(client, () => client.list<ApiService>(API_SERVICES, { signal }), { signal });
   const aggregated = new Set(services.items.filter(isAggregated).map((service) => service.metadata.name));
   const { migratable, skipped, unread } = await discoverMigratable(client, signal);

@@ -35,6 +35,19 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
     spec({ a: { items: { items: objectOf({}) } } }),
     ["spec.a[][].b"],
   ],
+  ["what is below an open field", spec({ a: { ...OPEN } }), spec({ a: mapOf(objectOf({ b: TEXT })) }), ["spec.a.*.*"]],
+  [
+    "what is in the elements of a list that keeps all",
+    spec({ a: { items: objectOf({}), ...OPEN } }),
+    spec({ a: { items: objectOf({}) } }),
+    ["spec.a[].*"],
+  ],
+  [
+    "what identifies an embedded object",
+    spec({ a: objectOf({}, { "x-kubernetes-embedded-resource": true }) }),
+    spec({ a: objectOf({}) }),
+    ["spec.a.apiVersion", "spec.a.kind", "spec.a.metadata"],
+  ],
   [
     "a field of the values of a map",
     spec({ a: { additionalProperties: objectOf({ b: TEXT }) } }),

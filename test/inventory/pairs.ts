@@ -106,7 +106,12 @@ export const PAIRS: readonly Pair[] = [
     "needs-migration: migrate v2, apply v2+",
     { ...LISTED, ...LOSES },
   ],
-  ["a file that serves no version", "v1+", "v1+-", /^refused: with this file it serves no version; change that in this file/],
+  [
+    "a file that serves no version",
+    "v1+",
+    "v1+-",
+    /^refused: with this file it serves no version; change that in this file/,
+  ],
   [
     "a file that does not serve the storage version, and brings a webhook",
     "v1:a v2:ab+",

@@ -3,8 +3,9 @@ import { hostname } from "node:os";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
 import { migrate, type RunSettings } from "../../migrator/migrate.ts";
-import type { Resource } from "../../kube/objects.ts";
+import { type Resource, resourceName } from "../../kube/objects.ts";
 import { assertMayMigrate, CleanupFailed } from "../../migrator/migrate-crd.ts";
+import { assertRights, rightsForDryRun } from "../../migrator/rights.ts";
 import type { MigrationEnd } from "../../migrator/types.ts";
 import type { FlagsOf, FlagTable } from "../flags/flag.ts";
 import { repeated, toggle } from "../flags/kinds.ts";
@@ -91,11 +92,13 @@ export const MIGRATE_COMMAND = defineCommand({
       if (filename !== undefined) {
         const forced = { ...session, flags: { ...flags, force: true } };
         const one = async (name: string): Promise<ExitCode> => (await work(forced, [name])).get(name) ?? EXIT.failed;
-        const assertRights = async (resource: Pick<Resource, "group" | "plural">): Promise<void> => {
-          // The controller has its own.
-          if (!isFollowing) await assertMayMigrate(connection.kube, resource, { ...settings, signal: io.signal });
+        const assert = async (resource: Pick<Resource, "group" | "plural">, isMigration: boolean): Promise<void> => {
+          // The controller has its own rights to migrate.
+          const isOwn = isMigration && !isFollowing;
+          if (isOwn) await assertMayMigrate(connection.kube, resource, { ...settings, signal: io.signal });
+          else await assertRights(connection.kube, resourceName(resource), rightsForDryRun(resource), io.signal);
         };
-        return await migrateFiles({ ...session, migrate: one, assertRights }, filename);
+        return await migrateFiles({ ...session, migrate: one, assertRights: assert }, filename);
       }
       const lookup = { client: connection.kube, forMs: maxIdleMs, format, ignoreNotFound: flags.ignoreNotFound };
       const stale = flags.all ? await staleResources(connection.kube, io, format) : undefined;

@@ -23,8 +23,8 @@ export interface FilesSession extends RunSession {
   };
   /** Migrates one resource, and reports it. */
   readonly migrate: (name: string) => Promise<ExitCode>;
-  /** @throws {KsvmError} where this user may not */
-  readonly assertRights: (resource: Pick<Resource, "group" | "plural">) => Promise<void>;
+  /** @throws {KsvmError} where this user may not write the objects or, for a migration, may not migrate */
+  readonly assertRights: (resource: Pick<Resource, "group" | "plural">, isMigration: boolean) => Promise<void>;
 }
 
 /** Takes each CRD of files from what it is to what its file says, each by itself. The exit code is the worst. */
@@ -51,7 +51,8 @@ function migrateFile(session: FilesSession, file: CrdManifest): Promise<ExitCode
       const apiServers = { endpoints: flags.apiserverEndpoints, ignored: flags.ignoreApiserver };
       const limits = { isApplied: flags.apply, apiServers, maxIdleMs, maxInFlight, maxQps };
       const [plural = "", ...group] = file.name.split(".");
-      const assertRights = (): Promise<void> => session.assertRights({ plural, group: group.join(".") });
+      const resource = { plural, group: group.join(".") };
+      const assertRights = (isMigration: boolean): Promise<void> => session.assertRights(resource, isMigration);
       const work = { signal: io.signal, assertRights, migrate, ...telling(reporter) };
       const end = await upgrade(connection.kube, file, { ...limits, ...work });
       log.debug({ end }, "Upgrade ended");

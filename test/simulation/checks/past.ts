@@ -1,9 +1,4 @@
-import {
-  type CustomResourceDefinition,
-  storageVersionHashOf,
-  storageVersionOf,
-  storedVersionsOf,
-} from "../../crd.ts";
+import { type CustomResourceDefinition, storageVersionHashOf, storageVersionOf, storedVersionsOf } from "../../crd.ts";
 import type { EtcdEntry, SimEtcd } from "../model/etcd.ts";
 import { builtInKinds, CRD_PREFIX, kindKey, type ServedKind } from "../model/kinds.ts";
 import type { KindPlan } from "../plan.ts";
