@@ -86,7 +86,7 @@ parallel("a change that is more than three hours old needs no wait", async (t) =
   t.comment(`three CRDs of five objects took ${seconds.toFixed(2)} s`);
   t.equal(code, 0, stderr);
   t.notOk(lines.some(({ type }) => type === "settling" || type === "waiting"));
-  t.ok(seconds < 10);
+  t.ok(seconds < 60, "less than the wait, also on a machine that does much else");
   for (const kind of kinds) {
     t.same(await cluster.storedAs(kind), { v1: 5 });
     t.same((await cluster.crd(kind)).status?.storedVersions, ["v1"]);
