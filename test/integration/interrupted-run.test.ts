@@ -43,24 +43,6 @@ parallel("Ctrl-C lifts the freeze, prunes nothing, and a second run resumes", as
   await assertNoTraces(t, cluster, kind);
 });
 
-parallel("after kill -9 the next run takes over the freeze, and writes no object twice", async (t) => {
-  const kind = new TestKind("killed");
-  await cluster.createStale(kind, SLOW_RUN_OBJECTS);
-  const run = cluster.spawnKsvm(t, [...SLOW_MIGRATE, kind.name]);
-  await untilRewriting(cluster, kind, run);
-  run.signal("SIGKILL");
-  await run.ended;
-  t.ok(hasFreezeAnnotation(await cluster.crd(kind)), "the dead run's freeze is still there");
-  t.same(storedVersionsOf(await cluster.crd(kind)), ["v1alpha1", "v1"]);
-  const left = (await cluster.storedAs(kind))["v1alpha1"] ?? 0;
-
-  const again = await cluster.migrate([kind.name]);
-  t.equal(again.code, 0, again.stderr);
-  t.equal(rewrittenBy(again.stdout), left, "no object is written a second time");
-  t.same(await cluster.storedAs(kind), { v1: SLOW_RUN_OBJECTS });
-  await assertNoTraces(t, cluster, kind);
-});
-
 parallel("a second run refuses while the first one lives", async (t) => {
   const kind = new TestKind("twice");
   await cluster.createStale(kind, SLOW_RUN_OBJECTS);

@@ -3,9 +3,9 @@ import t, { type Test } from "tap";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import { MERGE_PATCH } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
-import type { KsvmLine } from "./ksvm-process.ts";
-import { between, IS_LONG, pick, type Random, randomFrom } from "./random.ts";
-import { Scenario } from "./scenario.ts";
+import type { KsvmLine } from "../chaos/ksvm-process.ts";
+import { between, IS_LONG, pick, type Random, randomFrom } from "../chaos/random.ts";
+import { Scenario } from "../chaos/scenario.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;

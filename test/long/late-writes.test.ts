@@ -1,11 +1,11 @@
 import t, { type Test } from "tap";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import type { TestKind } from "../integration/crd-fixture.ts";
-import { raceDiscovery, untilDiscoveryShows } from "./discovery-race.ts";
-import type { KsvmEnd } from "./ksvm-process.ts";
-import { IS_LONG } from "./random.ts";
-import { Scenario, type ScenarioOptions } from "./scenario.ts";
-import { holdCreates } from "./slow-creates.ts";
+import { raceDiscovery, untilDiscoveryShows } from "../chaos/discovery-race.ts";
+import type { KsvmEnd } from "../chaos/ksvm-process.ts";
+import { IS_LONG } from "../chaos/random.ts";
+import { Scenario, type ScenarioOptions } from "../chaos/scenario.ts";
+import { holdCreates } from "../chaos/slow-creates.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;
