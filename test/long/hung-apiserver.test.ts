@@ -1,9 +1,9 @@
 import t from "tap";
 import { storedVersionsOf } from "../crd.ts";
-import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { TestKind } from "./crd-fixture.ts";
-import { installSystem } from "./migrations.ts";
+import { assertNoTraces, assertUnfrozen } from "../integration/assert-no-traces.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { TestKind } from "../integration/crd-fixture.ts";
+import { installSystem } from "../integration/migrations.ts";
 
 // Two API servers of which the second one hangs (SIGSTOP).
 
