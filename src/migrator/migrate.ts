@@ -1,3 +1,4 @@
+import { KsvmError } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
 import { CRDS, type KubeObject, METADATA } from "../kube/objects.ts";
@@ -49,7 +50,12 @@ export async function migrate(
   for (const name of others) {
     try {
       signal.throwIfAborted();
-      end({ name, result: await migrateBuiltIn(client, name, options) });
+      const result = await migrateBuiltIn(client, name, options);
+      // It was none at first, where another client was creating it anew: then nothing was frozen or pruned.
+      if (crdMode === "manage" && (await isCrd(client, name, signal))) {
+        throw new KsvmError("CrdReplaced", `Cannot migrate "${name}": its CRD was created meanwhile; run again`);
+      }
+      end({ name, result });
     } catch (error) {
       end({ name, error });
     }
