@@ -8,20 +8,29 @@ const META_FIELDS = new Set(["apiVersion", "kind", "metadata"]);
  * The paths of the fields of a value that an API server drops as it reads the value by a schema.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
+ * @param isApply finds the fields over which a server-side apply fails instead: those that are `not declared in schema`.
+ * To it, an object of which no field is described is open.
  */
-export function droppedFields(schema: JsonObject | undefined, value: unknown, isRoot = false): readonly string[] {
-  const isKept = schema?.[PRESERVE] === true;
+export function droppedFields(
+  schema: JsonObject | undefined,
+  value: unknown,
+  isRoot = false,
+  isApply = false,
+): readonly string[] {
+  const isOpen =
+    isApply && ["properties", "additionalProperties", "items"].every((field) => schema?.[field] === undefined);
+  const isKept = isOpen || schema?.[PRESERVE] === true;
   if (Array.isArray(value)) {
     const items = objectIn(schema?.["items"]);
     // A list that keeps what is unknown keeps it in its elements.
     const element = items !== undefined && isKept ? { ...items, [PRESERVE]: true } : items;
-    return value.flatMap((item) => under("[]", droppedFields(element, item)));
+    return value.flatMap((item) => under("[]", droppedFields(element, item, false, isApply)));
   }
   const hasMeta = isRoot || schema?.["x-kubernetes-embedded-resource"] === true;
   return Object.entries(objectIn(value) ?? {}).flatMap(([name, one]) => {
     if (hasMeta && META_FIELDS.has(name)) return [];
     const property = propertyOf(schema, name);
-    if (property !== undefined) return under(name, droppedFields(property, one));
+    if (property !== undefined) return under(name, droppedFields(property, one, false, isApply));
     return isKept ? [] : [name];
   });
 }

@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from "node:util";
+import { droppedFields, schemaOf } from "../api/pruned-fields.ts";
 import { ApiServerMissing, silentLeases } from "../apiservers/find.ts";
 import { KsvmError } from "../errors.ts";
 import { freezerOf, isHeld } from "../freeze/freeze.ts";
 import { MIGRATING } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
-import { type Crd, CRDS, isClean, METADATA_LIST, storageVersion } from "../kube/objects.ts";
+import { type Crd, CRDS, hasConversionWebhook, isClean, METADATA_LIST, storageVersion } from "../kube/objects.ts";
 import { eachOf } from "../migrator/migrate-crd.ts";
 import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "../migrator/crd-state.ts";
 import { everyItem, fieldVersionsText, findCrd, type FoundObjects, lookAtObjects, objectsOf } from "./inventory.ts";
@@ -77,8 +78,16 @@ async function examineCrd(client: Client, name: string, signal: AbortSignal): Pr
     const now = await findCrd(client, name, signal);
     if (now === undefined || !isDeepStrictEqual(freezerOf(now.metadata), run)) return examineCrd(client, name, signal);
   }
-  const isGone = (version: string): boolean => crd.spec.versions.every((one) => one.name !== version);
-  return diagnose(crd, await lookAtObjects(client, objectsOf(crd), signal, isGone), isRunAlive);
+  const { preserveUnknownFields = false, versions } = crd.spec;
+  // What a webhook makes of an object is not known.
+  const isCompared = versions.length > 1 && !hasConversionWebhook(crd) && !preserveUnknownFields;
+  const accept = isCompared ? "application/json" : METADATA_LIST;
+  // A server-side apply converts an object to each version that its managedFields name.
+  const fails: Parameters<typeof lookAtObjects>[3] = (version, object) => {
+    const known = versions.find((one) => one.name === version);
+    return known === undefined || (isCompared && droppedFields(schemaOf(known), object, true, true).length > 0);
+  };
+  return diagnose(crd, await lookAtObjects(client, objectsOf(crd), signal, fails, undefined, accept), isRunAlive);
 }
 
 /**
@@ -138,7 +147,7 @@ export function diagnose(crd: Crd, objects: FoundObjects, isRunAlive?: boolean):
     add("stale-stored-versions", "action", meaning, `ksvm migrate ${object}`, { versions: others });
   }
   if (fieldVersions !== undefined && isRunAlive !== true) {
-    const why = "which the CRD no longer has: every server-side apply of those objects fails";
+    const why = "which the CRD lacks, or whose schema lacks a field of theirs: every server-side apply of them fails";
     const about = { versions: fieldVersions.versions, objects: fieldVersions.objects };
     const help = `ksvm migrate ${object} --force`;
     add("managed-fields", "action", `${fieldVersionsText(fieldVersions)}, ${why}`, help, about);

@@ -100,7 +100,7 @@ export interface FoundObjects {
   /** Missing where that was not asked, or no object names a version that is asked for. */
   readonly fieldVersions?: FieldVersions;
   /** Whether only the first objects were asked for that. */
-  readonly isPartial?: true;
+  readonly isPartial?: boolean;
 }
 
 /** Where the objects of a resource are listed. */
@@ -133,6 +133,7 @@ const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;
  *
  * @param isAsked about which versions in managedFields. @default none, which costs one short list
  * @param most looks at the managedFields of so many objects
+ * @param accept `application/json` where it has to see whole objects
  * @returns nothing where no version is served
  * @throws the signal's reason. What the API server says otherwise is in the result.
  */
@@ -140,8 +141,9 @@ export async function lookAtObjects(
   client: Client,
   listed: Listed,
   signal: AbortSignal,
-  isAsked?: (version: string) => boolean,
+  isAsked?: (version: string, object: KubeObject) => boolean,
   most = MAX_LOOKED_AT,
+  accept = METADATA_LIST,
 ): Promise<FoundObjects> {
   const paths = listed.versions.map((version) => collectionPath({ ...listed, version }));
   const [path] = paths;
@@ -151,13 +153,14 @@ export async function lookAtObjects(
   let [objects, lookedAt, isPartial] = [0, 0, false];
   let [count, first]: [count?: number, first?: ObjectMeta] = [];
   try {
-    for await (const { items, metadata } of everyPage(client, paths, signal, METADATA_LIST)) {
+    for await (const { items, metadata } of everyPage(client, paths, signal, accept)) {
       count ??= items.length + (metadata.remainingItemCount ?? 0);
       first ??= items[0]?.metadata;
       if (isAsked === undefined) break;
-      for (const { managedFields = [] } of items.map((item) => item.metadata)) {
-        const of = managedFields.filter(({ apiVersion = "" }) => apiVersion.startsWith(prefix));
-        const named = of.map(({ apiVersion = "" }) => apiVersion.slice(prefix.length)).filter(isAsked);
+      for (const object of items) {
+        const named = (object.metadata.managedFields ?? [])
+          .flatMap(({ apiVersion = "" }) => (apiVersion.startsWith(prefix) ? apiVersion.slice(prefix.length) : []))
+          .filter((version) => isAsked(version, object));
         if (named.length > 0) objects++;
         for (const version of named) versions.add(version);
       }
@@ -169,22 +172,17 @@ export async function lookAtObjects(
       const query = { labelSelector: NO_OBJECT, limit: 1 };
       await ask(client, () => client.list(path, { query, accept: METADATA_LIST, signal }), signal);
     }
-    let down: string | undefined;
+    let conversionProblem: string | undefined;
     // An object is stored in one version, so that reading it in all of them takes the webhook. A list would not do: the
     // watch cache has what was converted while the webhook was up.
     for (const version of listed.hasWebhook === true ? listed.versions : []) {
       const read = first && client.get(objectPath({ ...listed, version }, first), { accept: METADATA, signal });
       // The user may list objects, and not get them.
-      await read?.catch((error: unknown) => void (down ??= isDown(error) ? error.said : undefined));
+      await read?.catch((error: unknown) => void (conversionProblem ??= isDown(error) ? error.said : undefined));
     }
     const named = { objects, versions: [...versions].toSorted(), lookedAt, isPartial };
     const fieldVersions = objects === 0 ? undefined : named;
-    return withoutUndefined<FoundObjects>({
-      count,
-      conversionProblem: down,
-      fieldVersions,
-      isPartial: isPartial || undefined,
-    });
+    return withoutUndefined<FoundObjects>({ count, conversionProblem, fieldVersions, isPartial });
   } catch (error) {
     signal.throwIfAborted();
     if (!(error instanceof ApiError)) throw error;

@@ -40,13 +40,12 @@ export async function readLosses(
   const { group, names, preserveUnknownFields: isOpen = false, versions } = live.spec;
   const schema = schemaOf(file.versions.find(({ name }) => name === file.target));
   const isRead = count <= MAX_COUNTED;
-  const isConverted = hasConversionWebhook(live);
   const owner = storedVersionsOwner(live);
   const isListed = (name: string): boolean =>
     live.status?.storedVersions?.includes(name) === true || (owner !== undefined && owner !== CRD_FIELD_MANAGER);
   // What one schema hides, another shows. A webhook may move fields: only the file's storage version can be compared.
   const compared = versions.filter(({ name, served, storage }) => {
-    if (isConverted) return served && name === file.target;
+    if (hasConversionWebhook(live)) return served && name === file.target;
     return (served && isRead) || (!isOpen && (storage || isListed(name)));
   });
   if (compared.length === 0 || schema === undefined) return undefined;

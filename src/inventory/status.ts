@@ -84,7 +84,6 @@ export interface FreezeLine {
   readonly since?: string;
 }
 
-const NO_CONTROLLER = { state: "none" } as const;
 const CONTROLLER = `${SYSTEM_NAMESPACE}/${CONTROLLER_LEASE}`;
 
 /**
@@ -100,7 +99,7 @@ export async function readStatus(client: Client, signal: AbortSignal): Promise<C
   if (own === undefined) unknown.push(`runs: ${hidden} ${SYSTEM_NAMESPACE}`);
   if (shared === undefined) unknown.push(`runs: ${hidden} ${DEFAULT_LEASE_NAMESPACE}`);
   const unseen = { state: "unknown", reason: `${hidden} ${SYSTEM_NAMESPACE}` } as const;
-  const controller = own === undefined ? unseen : (own.find(({ lease }) => lease === CONTROLLER) ?? NO_CONTROLLER);
+  const controller = own?.find(({ lease }) => lease === CONTROLLER) ?? (own ? ({ state: "none" } as const) : unseen);
   const prefix = `/${leaseName("")}`;
   const runs = [...(own ?? []), ...(shared ?? [])].flatMap((line): readonly RunLine[] => {
     const [, resource] = line.lease.split(prefix);

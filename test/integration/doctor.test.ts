@@ -1,4 +1,5 @@
 // `ksvm doctor`: what it finds in a cluster, and how `--repair` brings back objects that no API server can read.
+import { isDeepStrictEqual } from "node:util";
 import t, { type Test } from "tap";
 import { type CustomResourceDefinition, storedVersionsOf } from "../crd.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
@@ -134,6 +135,63 @@ parallel(
     t.match(await doctor(kind.name), { code: 0, items: [] });
   },
 );
+
+const text = { type: "string" };
+const objectOf = (properties: object): object => ({ type: "object", properties });
+const AB = objectOf({ a: text, b: text });
+
+/** The schema of an old version, that of the new one, what a client writes in that, and whether a later apply fails. */
+const OLD_SCHEMAS: readonly (readonly [words: string, old: object, next: object, spec: object, fails: boolean])[] = [
+  ["has every field", AB, AB, { b: "1" }, false],
+  ["lacks a field of the object", objectOf({ a: text }), AB, { b: "1" }, true],
+  ["lacks a field that the object does not have, either", objectOf({ a: text }), AB, { a: "1" }, false],
+  ["is open", { type: "object", "x-kubernetes-preserve-unknown-fields": true }, AB, { b: "1" }, false],
+  ["describes no field at all", { type: "object" }, AB, { b: "1" }, false],
+  ["is a map", { type: "object", additionalProperties: text }, AB, { b: "1" }, false],
+  [
+    "lacks a field in a list",
+    objectOf({ l: { type: "array", items: objectOf({ a: text }) } }),
+    objectOf({ l: { type: "array", items: AB } }),
+    { l: [{ b: "1" }] },
+    true,
+  ],
+];
+
+for (const [words, old, next, spec, fails] of OLD_SCHEMAS) {
+  parallel(
+    `doctor finds managedFields of a version that is there only if its schema fails an apply: it ${words}`,
+    async (t) => {
+      const kind = new TestKind("narrow");
+      const specSchemas = { v1alpha1: old, v1: next };
+      await cluster.createCrd(kind, { storage: "v1alpha1", specSchemas });
+      const { metadata, ...object } = kind.object("w0", "v1alpha1");
+      const labelled = { ...object, metadata: { ...metadata, labels: { entry: "stays" } }, spec: {} };
+      await cluster.createObjects(kind.resource("v1alpha1"), [labelled]);
+      await cluster.setVersions(kind, { storage: "v1", specSchemas });
+      await pruneByHand(cluster, kind);
+      const ref = { name: "w0", namespace: "default" };
+      const isInV1 = async (): Promise<boolean> => {
+        await api.patch(kind.resource("v1"), ref, { type: MERGE_PATCH, body: { spec } });
+        const read = (await api.get(kind.resource("v1"), ref)) as { readonly spec?: object };
+        return (await cluster.storedAs(kind))["v1"] === 1 && isDeepStrictEqual(read.spec, spec);
+      };
+      await eventually(isInV1, "another client stored it in v1");
+      const body = { ...kind.object("w0", "v1"), spec: {} };
+      const applied = api.patch(kind.resource("v1"), ref, { type: APPLY_PATCH, body }, { fieldManager: "gitops" });
+      const problem = await applied.then(
+        () => "",
+        (error: Error) => error.message,
+      );
+      t.match(problem, fails ? "field not declared in schema" : /^$/);
+      const { code, items } = await doctor(kind.name);
+      t.match(items, fails ? [{ finding: "managed-fields", versions: ["v1alpha1"], objects: 1 }] : []);
+      if (!fails) return;
+      t.equal(code, 4);
+      t.equal((await cluster.migrate([kind.name, "--force"])).code, 0);
+      t.match(await doctor(kind.name), { code: 0, items: [] });
+    },
+  );
+}
 
 /** Writes a CRD into etcd as no API server takes it, and older ones did. */
 async function putCrd(kind: TestKind, changeOf: (crd: CustomResourceDefinition) => object): Promise<void> {

@@ -56,7 +56,9 @@ function migrateFile(session: FilesSession, file: CrdManifest): Promise<ExitCode
       const work = { signal: io.signal, assertRights, migrate, ...telling(reporter) };
       const end = await upgrade(connection.kube, file, { ...limits, ...work });
       log.debug({ end }, "Upgrade ended");
-      return end.outcome === "incomplete" ? migrated : finish(reporter, file, flags.apply, end);
+      return end.outcome === "incomplete"
+        ? worstOf([migrated, EXIT.incomplete])
+        : finish(reporter, file, flags.apply, end);
     } catch (error) {
       if (whose(error) !== "object" && !isDenial(error)) throw error;
       reporter.error(error);

@@ -43,7 +43,8 @@ export function leftStoredOf(crd: Crd, work: SucceededWork): LeftStored | undefi
     left.length === 0 ? `storedVersions lacks ${storage}` : `storedVersions still lists ${left.join(", ")}`;
   if (proven === epochOf(crd)) {
     const why = "the controller runs with --manage-stored-versions=false, and leaves it to another program to prune";
-    return { isMigrated: true, text: `every object is stored in ${storage}, and ${stored}: ${why}` };
+    const text = `every object is stored in ${storage}, and ${stored}: ${why}; --standalone prunes`;
+    return { isMigrated: true, text };
   }
   const why =
     proven === undefined
