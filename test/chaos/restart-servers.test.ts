@@ -50,4 +50,8 @@ await t.test("kill -9 and restart of the API server in mid-run", (t) =>
   }),
 );
 
-await t.test("kill -9 and restart of etcd in mid-run", (t) => killInMidRun(t, "etcd", () => cluster.controlPlane.etcd));
+if (IS_LONG) {
+  await t.test("kill -9 and restart of etcd in mid-run", (t) =>
+    killInMidRun(t, "etcd", () => cluster.controlPlane.etcd),
+  );
+}

@@ -19,7 +19,7 @@ const SLOW = ["--max-qps", "40"];
 const ATTEMPTS = IS_LONG ? 10 : 1;
 const LIFTED = { [MIGRATING_ANNOTATION]: null };
 
-for (const annotations of IS_LONG ? [{}, LIFTED] : [LIFTED]) {
+for (const annotations of IS_LONG ? [{}, LIFTED] : []) {
   const how = annotations === LIFTED ? ", taking the annotation off in the same update" : "";
   await t.test(`another client that changes the storage version as often as it can is denied${how}`, async (t) => {
     const scenario = await Scenario.start(t, cluster, "guarded", { seed, objects: OBJECTS });
@@ -64,14 +64,16 @@ await t.test("another client that takes the annotation off and changes the stora
   await scenario.assertSoundEnd(t);
 });
 
-await t.test("another client that deletes policy and binding and changes the storage version", async (t) => {
-  const scenario = await Scenario.start(t, cluster, "unguarded", { seed: seed + 2, objects: OBJECTS });
-  const policy = { name: policyName(scenario.kind.name) };
-  const ends = await runAgainst(t, scenario, async () => {
-    await api.delete(POLICY_BINDINGS, policy);
-    await api.delete(POLICIES, policy);
+if (IS_LONG) {
+  await t.test("another client that deletes policy and binding and changes the storage version", async (t) => {
+    const scenario = await Scenario.start(t, cluster, "unguarded", { seed: seed + 2, objects: OBJECTS });
+    const policy = { name: policyName(scenario.kind.name) };
+    const ends = await runAgainst(t, scenario, async () => {
+      await api.delete(POLICY_BINDINGS, policy);
+      await api.delete(POLICIES, policy);
+    });
+    const reasons = ["StorageVersionChanged", "FreezeNotProven", "ApiServerMissing"];
+    for (const end of ends) scenario.assertTrueEnd(t, end, reasons);
+    await scenario.assertSoundEnd(t);
   });
-  const reasons = ["StorageVersionChanged", "FreezeNotProven", "ApiServerMissing"];
-  for (const end of ends) scenario.assertTrueEnd(t, end, reasons);
-  await scenario.assertSoundEnd(t);
-});
+}

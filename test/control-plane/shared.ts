@@ -1,15 +1,4 @@
 import { type Attachment, ControlPlane, startControlPlane } from "./control-plane.ts";
-import type { ControlPlaneOptions } from "./options.ts";
-
-/** The kinds of control planes that test files share, one file at a time. */
-export const SHARED_KINDS = {
-  /** One API server. */
-  one: {},
-  /** Two API servers, each with an identity of its own. */
-  pair: { apiservers: 2, overrides: [{ hostname: "alpha" }, { hostname: "beta" }] },
-} satisfies Record<string, ControlPlaneOptions>;
-
-export type SharedKind = keyof typeof SHARED_KINDS;
 
 /** Every shared control plane knows these users, who may do nothing until a test lets them; the last one may do everything. */
 const USERS = [
@@ -18,14 +7,7 @@ const USERS = [
 ];
 
 /** A test file asks the runner for a control plane by this message, and gets an {@link Attachment}. */
-export interface SharedRequest {
-  readonly controlPlane: SharedKind;
-}
-
-/** Whether a message of a test file asks for a control plane. */
-export function isSharedRequest(message: unknown): message is SharedRequest {
-  return String((message as Partial<SharedRequest> | null)?.controlPlane) in SHARED_KINDS;
-}
+export const SHARED_REQUEST = "a shared control plane";
 
 /** The answer: `error` where the control plane did not start. */
 export type SharedAnswer = { readonly attachment: Attachment } | { readonly error: string };
@@ -36,17 +18,17 @@ let lastRequest: Promise<unknown> = Promise.resolve();
  * Attaches to a control plane that the runner keeps, and that no other file uses until this process ends. A file that is
  * run by itself gets one of its own.
  */
-export async function attachShared(kind: SharedKind): Promise<ControlPlane> {
-  if (process.send === undefined) return startControlPlane({ ...SHARED_KINDS[kind], users: USERS });
+export async function attachShared(): Promise<ControlPlane> {
+  if (process.send === undefined) return startControlPlane({ users: USERS });
   // One after the other, as an answer does not say which request it is for.
-  const answered = lastRequest.then(() => requestShared(kind));
+  const answered = lastRequest.then(requestShared);
   lastRequest = answered;
   const answer = await answered;
   if ("error" in answer) throw new Error(answer.error);
   return ControlPlane.attach(answer.attachment);
 }
 
-function requestShared(controlPlane: SharedKind): Promise<SharedAnswer> {
+function requestShared(): Promise<SharedAnswer> {
   return new Promise((resolve) => {
     // tap has nothing wait for the channel: a process that waits for this answer alone would end.
     process.channel?.ref();
@@ -54,12 +36,11 @@ function requestShared(controlPlane: SharedKind): Promise<SharedAnswer> {
       process.channel?.unref();
       resolve(message as SharedAnswer);
     });
-    process.send?.({ controlPlane } satisfies SharedRequest);
+    process.send?.(SHARED_REQUEST);
   });
 }
 
 interface Kept {
-  readonly kind: SharedKind;
   readonly controlPlane: ControlPlane;
   /** The revision of etcd when it was new: what was created later is removed before the next file gets it. */
   readonly newAt: number;
@@ -76,15 +57,14 @@ export class SharedControlPlanes {
   }
 
   /** @returns one that nobody uses, with nothing in it, and the function that gives it back */
-  async take(kind: SharedKind): Promise<{ readonly attachment: Attachment; readonly release: () => void }> {
-    const index = this.#idle.findIndex((one) => one.kind === kind);
-    const kept = index >= 0 ? this.#idle.splice(index, 1)[0] : undefined;
-    const taken = kept !== undefined && (await isReset(kept)) ? kept : await this.#start(kind);
+  async take(): Promise<{ readonly attachment: Attachment; readonly release: () => void }> {
+    const kept = this.#idle.shift();
+    const taken = kept !== undefined && (await isReset(kept)) ? kept : await this.#start();
     return { attachment: taken.controlPlane.attachment(), release: () => this.#idle.push(taken) };
   }
 
-  #start(kind: SharedKind): Promise<Kept> {
-    const starting = start(kind);
+  #start(): Promise<Kept> {
+    const starting = start();
     this.#all.push(starting);
     return starting;
   }
@@ -97,9 +77,9 @@ export class SharedControlPlanes {
   }
 }
 
-async function start(kind: SharedKind): Promise<Kept> {
-  const controlPlane = await startControlPlane({ ...SHARED_KINDS[kind], users: USERS });
-  return { kind, controlPlane, newAt: await controlPlane.stored.currentRevision() };
+async function start(): Promise<Kept> {
+  const controlPlane = await startControlPlane({ users: USERS });
+  return { controlPlane, newAt: await controlPlane.stored.currentRevision() };
 }
 
 /** What API servers write for themselves, and keep. An identity Lease is named by a hash of 26 characters. */

@@ -19,7 +19,7 @@ import { migrateCrds } from "../../src/migrator/migrate-crd.ts";
 import type { MigrateOptions, MigrationEvent, MigrationResult } from "../../src/migrator/types.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
-import { attachShared, type SharedKind } from "../control-plane/shared.ts";
+import { attachShared } from "../control-plane/shared.ts";
 import { type CrdShape, GROUP, type TestKind, versionsOf } from "../integration/crd-fixture.ts";
 
 /** What tests call API servers with, unless they say otherwise. */
@@ -42,8 +42,8 @@ export class Cluster {
     this.client = client;
   }
 
-  static async start(t: Pick<Test, "teardown">, which: SharedKind | ControlPlaneOptions = "one"): Promise<Cluster> {
-    const controlPlane = await (typeof which === "string" ? attachShared(which) : startControlPlane(which));
+  static async start(t: Pick<Test, "teardown">, own?: ControlPlaneOptions): Promise<Cluster> {
+    const controlPlane = await (own === undefined ? attachShared() : startControlPlane(own));
     const cluster = await Cluster.connect(t, controlPlane);
     t.teardown(() => controlPlane.stop());
     return cluster;

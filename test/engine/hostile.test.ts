@@ -10,8 +10,8 @@ import { balanceRequests } from "../integration/http-balancer.ts";
 import { parallel } from "../integration/parallel.ts";
 import { Cluster, eventually, signal } from "./cluster.ts";
 
-// Most of the tests wait, for the Lease of a run that is dead.
-t.jobs = 16;
+// Most of the tests wait for the Lease of a run that is dead.
+t.jobs = 6;
 const cluster = await Cluster.start(t);
 const { client } = cluster;
 

@@ -10,7 +10,7 @@ import { senderFor } from "../../src/kube/undici-send.ts";
 import { ApiClient, CRDS, MERGE_PATCH, type NewObject, type Resource } from "../api-client.ts";
 import { type ControlPlane, startControlPlane } from "../control-plane/control-plane.ts";
 import type { ControlPlaneOptions } from "../control-plane/options.ts";
-import { attachShared, type SharedKind } from "../control-plane/shared.ts";
+import { attachShared } from "../control-plane/shared.ts";
 import { type ProgramEnd, type RunningProgram, startKsvm } from "../processes/program.ts";
 import { type CrdShape, GROUP, type TestKind, versionsOf } from "./crd-fixture.ts";
 
@@ -28,11 +28,11 @@ export class Cluster {
   }
 
   /**
-   * @param which a control plane that files share, which has nothing in it: with one API server, or a `pair` of them with host
-   * names of their own. Or the options of one that no other file gets, which the test may stop and pause. @default "one"
+   * @param own the options of a control plane that no other file gets, which the test may stop and pause. @default one that
+   * files share, with nothing in it
    */
-  static async start(t: Pick<Test, "teardown">, which: SharedKind | ControlPlaneOptions = "one"): Promise<Cluster> {
-    const cluster = new Cluster(await (typeof which === "string" ? attachShared(which) : startControlPlane(which)));
+  static async start(t: Pick<Test, "teardown">, own?: ControlPlaneOptions): Promise<Cluster> {
+    const cluster = new Cluster(await (own === undefined ? attachShared() : startControlPlane(own)));
     t.teardown(async () => {
       await cluster.close();
       await cluster.controlPlane.stop();

@@ -6,14 +6,14 @@ import { MERGE_PATCH, isConflict } from "../api-client.ts";
 import { messageOf } from "../../src/errors.ts";
 import { listsAnswered, patchesAnswered } from "../control-plane/api-requests.ts";
 import { isAtLeast } from "../control-plane/features.ts";
-import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
-import { Cluster, eventually } from "./cluster.ts";
-import { type CrdShape, TestKind } from "./crd-fixture.ts";
-import { objectWebhook } from "./object-webhook.ts";
-import { alone, parallel } from "./parallel.ts";
-import { rejectUpdates } from "./reject-updates.ts";
-import { conversionBy, serveConversion } from "./serve-webhook.ts";
-import { SLOW_RUN_OBJECTS, startSlowRun } from "./slow-run.ts";
+import { assertNoTraces, assertUnfrozen } from "../integration/assert-no-traces.ts";
+import { Cluster, eventually } from "../integration/cluster.ts";
+import { type CrdShape, TestKind } from "../integration/crd-fixture.ts";
+import { objectWebhook } from "../integration/object-webhook.ts";
+import { alone, parallel } from "../integration/parallel.ts";
+import { rejectUpdates } from "../integration/reject-updates.ts";
+import { conversionBy, serveConversion } from "../integration/serve-webhook.ts";
+import { SLOW_RUN_OBJECTS, startSlowRun } from "../integration/slow-run.ts";
 
 const cluster = await Cluster.start(t, {
   compactionInterval: "2s",

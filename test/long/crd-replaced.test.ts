@@ -2,8 +2,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
 import { CRDS } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
-import { between, IS_LONG, randomFrom } from "./random.ts";
-import { Scenario } from "./scenario.ts";
+import { between, IS_LONG, randomFrom } from "../chaos/random.ts";
+import { Scenario } from "../chaos/scenario.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;

@@ -1,10 +1,10 @@
 import t from "tap";
 import { Cluster } from "../integration/cluster.ts";
-import { ChaosProxy } from "./chaos-proxy.ts";
-import { disturbanceBy } from "./disturbance.ts";
-import { errorCodeOf } from "./ksvm-process.ts";
-import { IS_LONG, randomFrom } from "./random.ts";
-import { Scenario } from "./scenario.ts";
+import { ChaosProxy } from "../chaos/chaos-proxy.ts";
+import { disturbanceBy } from "../chaos/disturbance.ts";
+import { errorCodeOf } from "../chaos/ksvm-process.ts";
+import { IS_LONG, randomFrom } from "../chaos/random.ts";
+import { Scenario } from "../chaos/scenario.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;

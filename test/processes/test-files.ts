@@ -3,12 +3,7 @@ import { readFileSync } from "node:fs";
 import { setPriority } from "node:os";
 import { Parser, type Result } from "tap-parser";
 import { stringify } from "yaml";
-import {
-  isSharedRequest,
-  type SharedAnswer,
-  type SharedControlPlanes,
-  type SharedRequest,
-} from "../control-plane/shared.ts";
+import { SHARED_REQUEST, type SharedAnswer, type SharedControlPlanes } from "../control-plane/shared.ts";
 import { startWatchdog } from "./watchdog.ts";
 
 /** Named tests: those directly in a file. What they nest is part of them. */
@@ -133,9 +128,9 @@ export class TestFiles {
   /** Gives a file the control planes that it asks for, until the functions that this returns are called. */
   #lendControlPlanes(child: ChildProcess): (() => void)[] {
     const releases: (() => void)[] = [];
-    const lend = async ({ controlPlane }: SharedRequest): Promise<SharedAnswer> => {
+    const lend = async (): Promise<SharedAnswer> => {
       try {
-        const { attachment, release } = await this.#shared.take(controlPlane);
+        const { attachment, release } = await this.#shared.take();
         // A file that has ended meanwhile gives it back at once.
         if (child.exitCode === null && child.signalCode === null) releases.push(release);
         else release();
@@ -146,8 +141,8 @@ export class TestFiles {
     };
     child.on("message", (message) => {
       // tap sends messages of its own.
-      if (!isSharedRequest(message)) return;
-      void lend(message).then((answer) => child.connected && child.send(answer));
+      if (message !== SHARED_REQUEST) return;
+      void lend().then((answer) => child.connected && child.send(answer));
     });
     return releases;
   }
