@@ -18,7 +18,7 @@ export type FindingKind =
   | "unreadable-objects"
   | "unproven-prune"
   | "unfinished-repair"
-  | "unlisted-objects"
+  | "unlistable-objects"
   | "managed-fields"
   | "stale-stored-versions"
   | "stuck-freeze"
@@ -123,7 +123,7 @@ export function diagnose(crd: Crd, objects: FoundObjects, isRunAlive?: boolean):
   } else if (cause !== undefined) {
     const meaning = `it is not known whether all objects can be read: ${cause}`;
     const help = "make what the message names work, or grant list on the resource, and run ksvm doctor again";
-    add("unlisted-objects", "unknown", meaning, help);
+    add("unlistable-objects", "unknown", meaning, help);
   }
   const restored = crd.spec.versions.filter(isRestored).map((version) => version.name);
   if (restored.length > 0) {
@@ -147,7 +147,7 @@ export function diagnose(crd: Crd, objects: FoundObjects, isRunAlive?: boolean):
     add("stale-stored-versions", "action", meaning, `ksvm migrate ${object}`, { versions: others });
   }
   if (fieldVersions !== undefined && isRunAlive !== true) {
-    const why = "which the CRD lacks, or whose schema lacks a field of theirs: every server-side apply of them fails";
+    const why = "which is gone, or lacks a field that they have: every server-side apply of them fails";
     const about = { versions: fieldVersions.versions, objects: fieldVersions.objects };
     const help = `ksvm migrate ${object} --force`;
     add("managed-fields", "action", `${fieldVersionsText(fieldVersions)}, ${why}`, help, about);

@@ -18,7 +18,7 @@ import { Pages } from "../kube/pages.ts";
 import { retry } from "../kube/retry.ts";
 
 /*
- * What a cluster holds. Everything is read page by page, and nothing is kept of it but what a view shows, so
+ * What a cluster holds. CRDs and objects are read page by page, and nothing is kept but what a view shows, so
  * that a thousand CRDs and a million objects take no more memory than a few.
  */
 
@@ -57,7 +57,7 @@ async function* everyPage(
   } while (token !== undefined);
 }
 
-/** Reads for a user who waits: only the API server gets time. A missing right and a dead webhook are answers. */
+/** Reads for a user who waits. Only failures of the API server are tried again: a missing right is an answer. */
 export async function ask<T>(client: Client, read: () => Promise<T>, signal: AbortSignal): Promise<T> {
   const answer = await retry(client, () => read().then((value) => ({ value }), unlessOfApiServer), { signal });
   if ("error" in answer) throw answer.error;
@@ -121,9 +121,9 @@ export function objectsOf({ metadata, spec }: Crd): Listed {
   return { group: spec.group, plural: spec.names.plural, versions, hasWebhook: hasConversionWebhook({ spec }) };
 }
 
-/** Of so many objects the metadata is looked at: 20 MB. */
+/** So many objects are looked at, one page in memory at a time. */
 const MAX_LOOKED_AT = 10_000;
-/** No object has it: the answer is empty, and the API server decodes every object for it, or has for its cache. */
+/** No object has this label. To answer with none, the API server has to decode every object, or did for its cache. */
 const NO_OBJECT = "ksvm.sigs.k8s.io/no-object";
 /** What the API server says of objects in a version that the CRD no longer has, in whatever answer. */
 const UNREADABLE = /from an invalid group\/version: [^/\s]*\/([^\s,;"]+)/;

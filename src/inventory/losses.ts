@@ -41,12 +41,12 @@ export async function readLosses(
   const schema = schemaOf(file.versions.find(({ name }) => name === file.target));
   const isRead = count <= MAX_COUNTED;
   const owner = storedVersionsOwner(live);
-  const isListed = (name: string): boolean =>
+  const mayBeStored = (name: string): boolean =>
     live.status?.storedVersions?.includes(name) === true || (owner !== undefined && owner !== CRD_FIELD_MANAGER);
-  // What one schema hides, another shows. A webhook may move fields: only the file's storage version can be compared.
+  // Each is read, since one may show what another hides. Of what a webhook converts, only the file's storage version.
   const compared = versions.filter(({ name, served, storage }) => {
     if (hasConversionWebhook(live)) return served && name === file.target;
-    return (served && isRead) || (!isOpen && (storage || isListed(name)));
+    return (served && isRead) || (!isOpen && (storage || mayBeStored(name)));
   });
   if (compared.length === 0 || schema === undefined) return undefined;
   const found = new Map<string, number>();

@@ -86,7 +86,7 @@ export async function readPlan(
     const { conversion, name, servedVersions: versions, storageVersion: storage } = entry;
     const [plural = "", ...group] = name.split(".");
     const listed = { group: group.join("."), plural, versions, hasWebhook: conversion !== undefined };
-    const isAsked = isFieldsDue(entry) ? (version: string) => version !== storage : undefined;
+    const isAsked = mayFieldsKeepVersions(entry) ? (version: string) => version !== storage : undefined;
     return withObjects(entry, await lookAtObjects(client, listed, signal, isAsked));
   });
 }
@@ -137,13 +137,14 @@ export function planCrd(crd: Crd): PlanEntry {
   const doubt = pruneDoubt(crd);
   const owner = storedVersionsOwner(crd);
   const unlisted = unlistedVersions(crd);
-  const isForeign = doubt === undefined && owner !== undefined && owner !== CRD_FIELD_MANAGER && unlisted.length > 0;
+  const isPrunedByOther =
+    doubt === undefined && owner !== undefined && owner !== CRD_FIELD_MANAGER && unlisted.length > 0;
   const problem = crdProblem(crd);
   const freezer = freezerOf(metadata);
   const isStopped = problem !== undefined || freezer === "other";
   const run = freezer === "other" ? "another owner" : `${freezer?.identity} since ${freezer?.since}`;
   const command = `run ksvm migrate ${metadata.name} --force`;
-  const foreign = `${owner} took ${unlisted.join(", ")} out of storedVersions: before you remove it from the CRD, ${command}`;
+  const foreign = `${owner} wrote storedVersions, which lacks ${unlisted.join(", ")}: before you remove that, ${command}`;
   const remedy = doubt && `${doubt}; to rewrite them, ${command}`;
   return withoutUndefined<PlanEntry>({
     name: metadata.name,
@@ -154,8 +155,8 @@ export function planCrd(crd: Crd): PlanEntry {
     servedVersions: objectsOf(crd).versions,
     action: isClean(crd) && doubt === undefined ? "none" : isStopped ? "blocked" : "migrate",
     removableVersions:
-      isStopped || isForeign ? [] : spec.versions.map(({ name }) => name).filter((one) => one !== storage),
-    note: joined(problem?.reason ?? (freezer && `frozen by ${run}`), isForeign ? foreign : remedy),
+      isStopped || isPrunedByOther ? [] : spec.versions.map(({ name }) => name).filter((one) => one !== storage),
+    note: joined(problem?.reason ?? (freezer && `frozen by ${run}`), isPrunedByOther ? foreign : remedy),
     help: problem?.help,
     conversion: hasConversionWebhook(crd) ? "Webhook" : undefined,
   });
@@ -187,7 +188,7 @@ export function planBuiltIn(resource: ServedResource, stored?: StoredEncoding): 
  * Whether managedFields may keep a version in the CRD. A migration names the storage version in them, but not where a
  * webhook converts, since only that knows which field is which.
  */
-function isFieldsDue({ action, conversion, removableVersions }: PlanEntry): boolean {
+function mayFieldsKeepVersions({ action, conversion, removableVersions }: PlanEntry): boolean {
   return removableVersions.length > 0 && (action !== "migrate" || conversion !== undefined);
 }
 
@@ -199,7 +200,7 @@ const FIXED_SECONDS = DEFAULT_SETTLE_MS / 1_000 + 10;
 /** The entry with what its objects show. */
 export function withObjects(entry: PlanEntry, found: FoundObjects): PlanEntry {
   const { conversionProblem, count, fieldVersions, isPartial = false, problem } = found;
-  const managedFields = isFieldsDue(entry) ? fieldVersions : undefined;
+  const managedFields = mayFieldsKeepVersions(entry) ? fieldVersions : undefined;
   // A list that fails for it says the same.
   const conversion = conversionProblem && `its conversion webhook cannot be called: ${conversionProblem}`;
   const isKept = (version: string): boolean => isPartial || managedFields?.versions.includes(version) === true;
@@ -210,7 +211,7 @@ export function withObjects(entry: PlanEntry, found: FoundObjects): PlanEntry {
     note: joined(
       entry.note,
       isPartial
-        ? "managedFields of so many objects are not looked at: remove versions by ksvm migrate -f FILE --apply, which does"
+        ? "of so many objects only the first ones were looked at: remove versions by ksvm migrate -f FILE --apply"
         : undefined,
       problem === undefined ? conversion : `objects cannot be listed: ${problem}`,
     ),

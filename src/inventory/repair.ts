@@ -19,7 +19,7 @@ export const REPAIR_STEPS: readonly string[] = [
   "add the versions that the CRD lost to spec.versions, served and with every field kept",
   "add them to status.storedVersions, so that no client can drop them again",
   "list the objects; where the API server refuses and names another lost version, bring that back too",
-  "read them in these versions, and stop if the storage version lacks fields (what a webhook drops is not known)",
+  "read the objects in the versions that came back; stop if the storage version lacks a field of theirs",
   "freeze, rewrite every object in the storage version, prune storedVersions, unfreeze",
   "remove what was added to spec.versions again",
 ];
@@ -46,6 +46,7 @@ export async function repairCrd(context: RepairContext, name: string): Promise<b
   const { epoch, outcome } = await context.migrate(name);
   if (outcome !== "migrated") return false;
   for (let looks = 0; ; looks++) {
+    if (looks > 0) await context.client.clock.sleep(PAUSE_MS, context.signal);
     const crd = await readCrd(context, name);
     const removed = restoredIn(crd.spec.versions).join(", ");
     if (removed === "") return true;
@@ -106,6 +107,7 @@ async function bringBack(context: RepairContext, name: string): Promise<number> 
     const found = await lookAtObjects(client, objectsOf(crd), signal, () => false);
     if (found.count === undefined) {
       problem = `its objects cannot be listed: ${found.problem ?? "the CRD serves no version"}`;
+      help = "make that work";
       if (found.unreadableIn === undefined) break;
       unreadable.add(found.unreadableIn);
       continue;
@@ -128,8 +130,7 @@ async function bringBack(context: RepairContext, name: string): Promise<number> 
   }
   throw new KsvmError(
     "RepairStopped",
-    `Cannot repair "${name}": ${problem}; nothing was migrated, and versions that were brought back stay in ` +
-      `storedVersions; ${help}, and run ksvm doctor --repair again`,
+    `Cannot repair "${name}": ${problem}; nothing was migrated, and what came back stays; ${help}, and run it again`,
   );
 }
 

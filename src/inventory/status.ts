@@ -87,8 +87,8 @@ export interface FreezeLine {
 const CONTROLLER = `${SYSTEM_NAMESPACE}/${CONTROLLER_LEASE}`;
 
 /**
- * Reads every migration, every run and every freeze. What this user may not see is named, beside migrations and CRDs.
- * @throws {ApiError}
+ * Reads every migration, every run and every freeze. `unknown` names what this user may not see.
+ * @throws {ApiError} where it may not see migrations or CRDs
  */
 export async function readStatus(client: Client, signal: AbortSignal): Promise<ClusterStatus> {
   const unknown: string[] = [];

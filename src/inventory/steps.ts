@@ -39,9 +39,9 @@ export interface Step {
 }
 
 /** What leads to a file, or why nothing does. Field names are those of `-o json`. */
-export interface Plan {
+export interface Route {
   /**
-   * - `applicable`: the file can be applied as it is, by whatever client
+   * - `applicable`: any client can apply the file as it is; ksvm rewrites objects first where there are steps for it
    * - `needs-migration`: objects may be stored in a version that it drops, or has no conversion for
    * - `refused`: there is no way
    * - `data-loss`: objects cannot be read, and could not be afterwards
@@ -60,7 +60,7 @@ export interface Facts {
   readonly lostIn?: string | undefined;
   /** Whether no object has a field that the file's schemas lack. */
   readonly isLossless?: boolean | undefined;
-  /** Whether managedFields of objects name versions that the file lacks: a migration ends that. */
+  /** Whether managedFields of objects name versions that leave with the file: a migration ends that. */
   readonly hasGoneFields?: boolean | undefined;
   /** The `uid/generation` of the CRD at which this call tried every object in the file's storage version. */
   readonly tried?: string | undefined;
@@ -83,7 +83,7 @@ export function steps(
   live: Crd | undefined,
   file: CrdManifest,
   { hasGoneFields = false, isLossless, lostIn, rewritten, tried }: Facts,
-): Plan {
+): Route {
   const { apiVersion, name, target } = file;
   if (apiVersion !== CRD_API_VERSION) {
     const help = `write the file for ${CRD_API_VERSION}: each entry of spec.versions needs a schema of its own`;
@@ -93,18 +93,16 @@ export function steps(
   if (live === undefined) return applicable("the cluster has no such CRD", [applyStep(file.spec)]);
 
   const { storedVersions = [] } = live.status ?? {};
-  // No object may be stored in them once the file is applied, whether or not storedVersions lists them.
+  // No object must be left in these when the file is applied, whether or not storedVersions lists them.
   const outgoing = [...new Set([...storedVersions, ...live.spec.versions.map((version) => version.name)])].filter(
     (version) => isLeaving(live, file, version) || (version !== target && isNarrowed(live, file, version)),
   );
   const names = outgoing.join(", ");
   const isMove = target !== storageVersion(live);
-  // The storage version moves in a step of its own, so that objects leave the others before the file is applied.
-  const isFlip = isMove && outgoing.length > 0;
 
   const problem = crdProblem(live);
-  // A file that drops nothing may itself repair the CRD, as by serving a version again. Whether its schemas are
-  // structural says the API server. Fields that no schema describes are for a user to look at before.
+  // A file that drops nothing may itself repair the CRD, as by serving a version again. It ends preserveUnknownFields
+  // only where no object would lose a field. Whether its schemas are structural says the API server.
   const preserveUnknownFields = isLossless !== true && live.spec.preserveUnknownFields === true;
   const conditions = (live.status?.conditions ?? []).filter(({ type }) => type !== "NonStructuralSchema");
   const conversion = (file.spec["conversion"] ?? { strategy: "None" }) as V1CustomResourceConversion;
@@ -122,7 +120,8 @@ export function steps(
     const help = [`bring them back: ksvm doctor ${name} --repair`, "then apply this file"];
     return { verdict: "data-loss", reason, help, steps: [] };
   }
-  if ((isMove || outgoing.length > 0) && freezerOf(live.metadata) === "other") {
+  const isFrozenByOther = freezerOf(live.metadata) === "other";
+  if ((isMove || outgoing.length > 0) && isFrozenByOther) {
     const reason = `its storage version is frozen by something other than ksvm (annotation ${MIGRATING})`;
     return noWay(reason, `wait for it to end, or lift the freeze: kubectl annotate crd ${name} ${MIGRATING}-`);
   }
@@ -134,8 +133,9 @@ export function steps(
     );
   }
 
-  const isForeign = freezerOf(live.metadata) === "other";
-  const isRewrite = outgoing.length > 0 || (hasGoneFields && problem === undefined && !isForeign);
+  const isRewrite = outgoing.length > 0 || (hasGoneFields && problem === undefined && !isFrozenByOther);
+  // The storage version moves in a step of its own, so that objects are rewritten in it before the file is applied.
+  const isFlip = isMove && isRewrite;
   const serve = isMove && tried !== epochOf(live) ? serveStep(live, file, isFlip) : undefined;
   const left = [
     ...(serve === undefined ? [] : [serve]),
@@ -146,9 +146,9 @@ export function steps(
   if (outgoing.length === 0) return applicable("it keeps every version of the CRD", left);
   const dropped = outgoing.filter((version) => !hasVersion(file, version)).join(", ");
   const unconverted = `it has no conversion webhook, so that nothing would convert ${names} to ${target}`;
-  const kept = losesWebhook(live, file) ? unconverted : `its schema of ${names} lacks fields that the CRD has`;
-  const what = dropped === "" ? kept : `it drops ${dropped}`;
-  const needs = (why: string): Plan => ({
+  const keptReason = losesWebhook(live, file) ? unconverted : `its schema of ${names} lacks fields that the CRD has`;
+  const what = dropped === "" ? keptReason : `it drops ${dropped}`;
+  const needs = (why: string): Route => ({
     verdict: "needs-migration",
     reason: `${what}, and objects may be stored there${why}`,
     help: [],
@@ -159,7 +159,8 @@ export function steps(
   const owner = storedVersionsOwner(live);
   const unlisted = `storedVersions${owner === undefined ? "" : `, written by ${owner},`} does not list ${names}`;
   const isProven = owner === CRD_FIELD_MANAGER || (owner === undefined && pruneDoubt(live) === undefined);
-  return isProven ? applicable(`${what}, and ${unlisted}`, left) : needs(`, although ${unlisted}`);
+  const proof = "; only a prune by ksvm proves that none is";
+  return isProven ? applicable(`${what}, and ${unlisted}`, left) : needs(`, although ${unlisted}${proof}`);
 }
 
 /** client-node's types are those of classes, and what an API server answers is none. */
@@ -176,7 +177,7 @@ function losesWebhook(live: Crd, file: CrdManifest): boolean {
   return hasConversionWebhook(live) && webhookOf(file.spec["conversion"]) === undefined;
 }
 
-/** Whether an API server that has the file drops fields from what is stored in a version, however it is read. */
+/** Whether an API server that has the file drops fields of what is stored in a version, which it prunes by its schema. */
 function isNarrowed({ spec }: Crd, { versions }: CrdManifest, version: string): boolean {
   const [now, next] = [spec.versions, versions].map((all) => schemaOf(all.find(({ name }) => name === version)));
   return droppedFields(next, example(now ?? {}), true).length > 0;
@@ -187,11 +188,11 @@ export function hasVersion({ versions }: CrdManifest, name: string): boolean {
   return versions.some((version) => version.name === name);
 }
 
-function noWay(reason: string, help: string): Plan {
+function noWay(reason: string, help: string): Route {
   return { verdict: "refused", reason, help: [help], steps: [] };
 }
 
-function applicable(reason: string, all: readonly Step[]): Plan {
+function applicable(reason: string, all: readonly Step[]): Route {
   return { verdict: "applicable", reason, help: [], steps: all };
 }
 
@@ -200,14 +201,14 @@ function serveStep(live: Crd, file: CrdManifest, isFlip: boolean): Step {
   const { target } = file;
   const known = live.spec.versions.find(({ name }) => name === target);
   const wanted = file.versions.find(({ name }) => name === target);
-  // A new version needs the file's conversion. Between those that are there, what converts now goes on to do so until
-  // the objects have left.
+  // A new version needs the file's conversion, and so does the file that comes next. Between versions that are there,
+  // what converts now goes on to do so until objects have left.
   const { conversion = live.spec.conversion } = known === undefined || !isFlip ? conversionOf(file, live) : {};
   const isServed =
     known?.served === true &&
     isDeepStrictEqual(known.schema, wanted?.schema) &&
     webhookOf(conversion) === webhookOf(live.spec.conversion);
-  const tries = `tries a write of every object in ${target} that changes nothing`;
+  const tries = `tries to write every object in ${target} by a dry run`;
   const why = `nothing is stored in ${target} before the API server is known to accept each object in it`;
   if (isServed) return { kind: "serve", does: tries, why };
   const spec = { ...plain(live.spec), conversion, versions: versionsWith(live, file, storageVersion(live)) };
@@ -220,7 +221,7 @@ function flipStep(live: Crd, file: CrdManifest, spec: object): Step {
   return {
     kind: "flip",
     does: `makes ${target} the storage version, and keeps the others`,
-    why: "objects have to leave the old one",
+    why: "from then on what is written is stored in it",
     spec: { ...spec, versions: versionsWith(live, file, target) },
   };
 }
@@ -236,7 +237,7 @@ function versionsWith(live: Crd, file: CrdManifest, storage: string): readonly o
 function migrateStep({ name, target }: CrdManifest, outgoing: string): Step {
   return {
     kind: "migrate",
-    does: `rewrites every object in ${target} and prunes storedVersions to it (ksvm migrate ${name} --force)`,
+    does: `rewrites every object in ${target} and prunes storedVersions to it, as ksvm migrate ${name} --force does`,
     why:
       outgoing === ""
         ? "managedFields of objects name versions that are gone, so that no client can apply these objects"
@@ -245,7 +246,7 @@ function migrateStep({ name, target }: CrdManifest, outgoing: string): Step {
 }
 
 function applyStep(spec: JsonObject): Step {
-  return { kind: "apply", does: "writes what the file says", why: "nothing is stored in what it lacks", spec };
+  return { kind: "apply", does: "writes what the file says", why: "no object needs what it takes away", spec };
 }
 
 /** `spec.conversion` of the file, with the CA bundle that another client put into the CRD for the same webhook. */

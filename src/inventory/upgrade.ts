@@ -37,18 +37,18 @@ import {
   hasVersion,
   isLeaving,
   plain,
-  type Plan,
+  type Route,
   type Step,
   steps,
   webhookOf,
 } from "./steps.ts";
 
 /** What `check -f` and `migrate -f --dry-run` say of one CRD of a file. Field names are those of `-o json`. */
-export interface CheckEntry extends Omit<Plan, "verdict"> {
+export interface CheckEntry extends Omit<Route, "verdict"> {
   readonly name: string;
   readonly source: string;
   /** `unknown`: this user may not ask, or the objects cannot be read now. */
-  readonly verdict: Plan["verdict"] | "unknown";
+  readonly verdict: Route["verdict"] | "unknown";
   readonly notes: readonly string[];
   /** What the API server says to a dry run of the file, where it refuses. */
   readonly apiServer?: string;
@@ -179,9 +179,9 @@ function notesOn(
   return [
     losses === undefined && (count ?? 0) > 0 && `which fields of objects ${target} does not have is not known`,
     fields !== "" &&
-      `the schema of ${target} lacks ${fields}: no client reads that any more, and the next write drops it`,
+      `the schema of ${target} lacks ${fields}: clients no longer see that, and the next write of an object deletes it`,
     fieldVersions !== undefined &&
-      `${fieldVersionsText(fieldVersions)}: without it server-side apply of these fails, and the migration ends that`,
+      `${fieldVersionsText(fieldVersions)}: once that is gone, no client can apply them; ksvm migrate -f ends that`,
     bringsOtherWebhook(file, live) &&
       count !== 0 &&
       `it brings the conversion webhook (${webhook}): until that answers, no client reads or writes an object in ` +
@@ -210,7 +210,7 @@ function rejected(entry: CheckEntry, live: Crd, { failed, failures, fieldVersion
   const reason =
     failed > 0
       ? `objects are refused in the storage version of this file (${failed}): ${named(texts, failed)}`
-      : `objects whose managedFields name ${versions} have values that its schema does not allow, or are written all the time`;
+      : `managedFields of objects still name ${versions}: its schema refuses a value, or clients keep writing them`;
   const help = ["change these objects, or the schema or webhook that refuses them, and apply this file again"];
   return { ...entry, verdict: "refused", reason, help, steps: [] };
 }
@@ -224,7 +224,7 @@ export interface UpgradeOptions {
   readonly maxInFlight?: number;
   readonly maxQps?: number;
   readonly signal: AbortSignal;
-  /** Rewrites every object, also where the CRD is clean, and prunes. It reports. @returns whether every object is */
+  /** Rewrites every object, also where the CRD is clean, prunes and reports. @returns whether every object is */
   readonly migrate: () => Promise<boolean>;
   /** Asked before the first step. @throws {KsvmError} where this user may not write the objects, or migrate */
   readonly assertRights: (isMigration: boolean) => Promise<void>;
@@ -263,12 +263,12 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
     throw new KsvmError("AlreadyMigrating", `Cannot change "${file.name}": ${text}`);
   }
   const entry = await survey(asked, found);
-  const over = { client, file, signal: new AbortController().signal };
+  const unaborted = { client, file, signal: new AbortController().signal };
   const end = await takeSteps(asked, entry, options).catch(async (error: unknown) => {
-    await handOver(over).catch(() => undefined);
+    await handOver(unaborted).catch(() => undefined);
     throw error;
   });
-  await handOver(over);
+  await handOver(unaborted);
   if (end.outcome !== "done" || !isApplied || !end.isRewritten) return end;
   // Until versions left, clients may have written objects in one. Then their managedFields name it.
   const last = await look();
@@ -291,7 +291,7 @@ async function takeSteps(
 ): Promise<UpgradeEnd & { readonly isRewritten?: boolean }> {
   const { client, file, signal } = asked;
   const { isApplied, migrate, onStep } = options;
-  // What is unknown shows by the steps.
+  // `unknown` goes on: each step proves what it needs.
   if (entry.verdict === "refused" || entry.verdict === "data-loss") return { outcome: "refused", entry };
   let [tried, rewritten]: (string | undefined)[] = [];
   for (let turn = 0; ; turn++) {
@@ -323,7 +323,7 @@ async function takeSteps(
         await untilConverged(client, options.apiServers, [written], told);
         tried = epochOf(written);
       } else if (step.kind === "migrate") {
-        // Where the storage version has moved, that was done before.
+        // This call's serve step has tried them already. A call that begins after the flip has not.
         const refused = tried === undefined && (await tryObjects(asked, entry, live, live, options));
         if (refused) return { outcome: "refused", entry: refused };
         // Where a webhook converts, the migration takes entries of these versions out of managedFields.
@@ -371,7 +371,7 @@ async function write(
   const laid = { labels, annotations, ...(dryRun ? {} : { resourceVersion, uid }) };
   const body = [
     ...Object.entries(laid).map(([field, value]) => ({ op: "add", path: `/metadata/${field}`, value })),
-    // What the file leaves out is taken away.
+    // The whole spec: what is left out is taken away.
     { op: "replace", path: "/spec", value: spec },
   ];
   return retry(client, () => client.patch<Crd>(`${CRDS}/${file.name}`, body, options, JSON_PATCH), { signal });
@@ -380,9 +380,8 @@ async function write(
 const POLL_MS = 1_000;
 
 /**
- * Tries a write of each object in the file's storage version that changes nothing, as a dry run. It waits until that
- * version is served and its webhook answers. What this call has written for it is taken back where
- * that fails: nothing is stored in it yet.
+ * Tries to write each object in the file's storage version by a dry run. It waits until that version is served and its
+ * webhook answers. Where an object is refused, the spec is put back as it was: nothing is stored in that version yet.
  *
  * @param before the CRD as it was; the same where nothing was written
  * @returns what speaks against the file, if anything does
@@ -397,11 +396,11 @@ async function tryObjects(
   const { client, file, signal } = asked;
   const versions = served.spec.versions.map((one) => ({ ...plain(one), storage: one.name === file.target }));
   const target = targetOf({ ...served, spec: { ...plain(served.spec), versions } });
-  let [end, furthest] = [client.clock.monotonic() + options.maxIdleMs, 0];
+  let [deadline, furthest] = [client.clock.monotonic() + options.maxIdleMs, 0];
   // Each try begins with the first object: only one that gets further is progress.
   const onProgress = ({ current, failed, gone, newer, rewritten }: Tally): void => {
     const done = current + failed + gone + newer + rewritten;
-    if (done > furthest) [end, furthest] = [client.clock.monotonic() + options.maxIdleMs, done];
+    if (done > furthest) [deadline, furthest] = [client.clock.monotonic() + options.maxIdleMs, done];
   };
   for (let pauseMs = served === before ? 0 : POLL_MS; ; pauseMs = POLL_MS) {
     // The handlers of an API server follow a change of the CRD a moment later.
@@ -418,7 +417,7 @@ async function tryObjects(
       return refused;
     } catch (error) {
       const mayPass = ["webhook", "apiServer", "gone"].includes(whose(error) ?? "");
-      if (signal.aborted || !mayPass || client.clock.monotonic() >= end) {
+      if (signal.aborted || !mayPass || client.clock.monotonic() >= deadline) {
         await takeBack({ client, file, signal: new AbortController().signal }, before, served);
         signal.throwIfAborted();
         throw error;

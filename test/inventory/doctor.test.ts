@@ -57,7 +57,7 @@ const CASES: readonly (readonly [name: string, findings: readonly Finding[], ...
   [
     "objects that cannot be listed",
     found(crdOf(CLEAN), { problem: "conversion webhook failed" }),
-    { finding: "unlisted-objects", severity: "unknown" },
+    { finding: "unlistable-objects", severity: "unknown" },
   ],
   [
     "managedFields that name a version which is gone",

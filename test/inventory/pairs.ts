@@ -1,6 +1,6 @@
 // CRDs of a cluster and of a file, each pair with its steps. steps.test.ts plans them, and crd-pairs.test.ts carries
 // them out.
-import type { Plan, Step } from "../../src/inventory/steps.ts";
+import type { Route, Step } from "../../src/inventory/steps.ts";
 
 /** `v1:ab+ v2-`: v1 is stored, and its spec has the fields a and b; v2 is not served, and its spec has a. */
 export type Versions = string;
@@ -53,7 +53,7 @@ export function planText({
   reason,
   steps,
   verdict,
-}: Pick<Plan, "help" | "reason" | "steps"> & { readonly verdict: string }): string {
+}: Pick<Route, "help" | "reason" | "steps"> & { readonly verdict: string }): string {
   return `${verdict}: ${help.length > 0 ? [reason, ...help].join("; ") : steps.map(stepText).join(", ")}`;
 }
 

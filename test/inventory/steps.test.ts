@@ -68,6 +68,13 @@ const UNUSUAL: readonly Pair<Unusual>[] = [
     /^data-loss: objects are stored in v1, which neither.*ksvm doctor widgets\.example\.com --repair/,
     { facts: { lostIn: "v1" } },
   ],
+  [
+    "managedFields of a version that is gone, where the storage version moves",
+    "v1+ v2",
+    "v1 v2+",
+    "applicable: serve, flip v1 v2+, migrate v2, apply v1 v2+",
+    { facts: { hasGoneFields: true } },
+  ],
   ["a file that brings that version back", "v2+", "v1- v2+", "applicable: apply v1- v2+", { facts: { lostIn: "v1" } }],
   [
     "the freeze of another client, where the storage version moves",
