@@ -82,9 +82,13 @@ export async function check(client: Client, file: CrdManifest, signal: AbortSign
   const asked = { client, file, signal };
   const live = await findCrd(client, file.name, signal);
   const entry = await survey(asked, live);
-  const isServed = entry.steps.some(({ kind, spec }) => kind === "serve" && spec === undefined);
-  const { objects = 0, verdict } = entry;
-  if (live === undefined || !isServed || verdict === "unknown" || objects > MAX_COUNTED) return entry;
+  const { notes, objects = 0, verdict } = entry;
+  const serve = entry.steps.find(({ kind }) => kind === "serve");
+  if (live === undefined || serve === undefined || verdict === "unknown" || objects === 0) return entry;
+  if (serve.spec !== undefined || objects > MAX_COUNTED) {
+    const text = `its objects were not tried: that takes a version that is served, and at most ${MAX_COUNTED} objects`;
+    return { ...entry, notes: [...notes, `${text}; ksvm migrate -f tries them`] };
+  }
   try {
     const { group, names } = live.spec;
     await assertRights(client, file.name, rightsForDryRun({ group, plural: names.plural }), signal);
@@ -92,7 +96,7 @@ export async function check(client: Client, file: CrdManifest, signal: AbortSign
   } catch (error) {
     signal.throwIfAborted();
     if (!(error instanceof KsvmError)) throw error;
-    return { ...entry, notes: [...entry.notes, `its objects could not be tried: ${error.message}`] };
+    return { ...entry, notes: [...notes, `its objects could not be tried: ${error.message}`] };
   }
 }
 
@@ -193,10 +197,6 @@ function notesOn(
     unreadableIn !== undefined &&
       hasVersion(file, unreadableIn) &&
       `it brings ${unreadableIn} back, in which objects are stored: run ksvm migrate ${name} --force once it is applied`,
-    planned.some(({ kind, spec }) => kind === "serve" && (spec !== undefined || (count ?? 0) > MAX_COUNTED)) &&
-      count !== 0 &&
-      `its objects were not tried: check tries up to ${MAX_COUNTED}, in a version that is served already; ` +
-        `ksvm migrate -f tries all of them before any is stored in ${target}`,
     problem !== undefined && planned.length === 1 && `its objects cannot be listed: ${problem}`,
   ].filter((note) => note !== false);
 }
