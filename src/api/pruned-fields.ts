@@ -23,7 +23,7 @@ export function droppedFields(
   if (Array.isArray(value)) {
     const items = objectIn(schema?.["items"]);
     // A list that keeps what is unknown keeps it in its elements.
-    const element = items !== undefined && isKept ? { ...items, [PRESERVE]: true } : items;
+    const element = isKept ? { ...items, [PRESERVE]: true } : items;
     return value.flatMap((item) => under("[]", droppedFields(element, item, false, isApply)));
   }
   const hasMeta = isRoot || schema?.["x-kubernetes-embedded-resource"] === true;
@@ -35,23 +35,30 @@ export function droppedFields(
   });
 }
 
-/** A value with every field that a schema describes, and `*` for those that it leaves open. */
-export function example(schema: JsonObject): unknown {
-  const { additionalProperties, properties } = schema;
+/**
+ * A value with every field that a schema allows and another one may drop: those that it describes, and where it leaves
+ * any other open, those that the next one describes, and `*`.
+ */
+export function example(schema: JsonObject, next: JsonObject | undefined): unknown {
   const isOpen = schema[PRESERVE] === true;
-  const items = objectIn(schema["items"]);
+  const items = objectIn(schema["items"]) ?? (isOpen ? objectIn(next?.["items"]) && {} : undefined);
   // A list that keeps what is unknown keeps it in its elements.
-  if (items !== undefined) return [example(isOpen ? { ...items, [PRESERVE]: true } : items)];
+  if (items !== undefined) return [example(isOpen ? { ...items, [PRESERVE]: true } : items, objectIn(next?.["items"]))];
+  if (isOpen && next === undefined) return { "*": "" };
+  const isText = isOpen && ["string", "integer", "number", "boolean"].includes(String(next?.["type"]));
+  const { additionalProperties } = schema;
+  // An API server keeps no field below additionalProperties: true.
+  const further = isOpen ? { [PRESERVE]: true } : additionalProperties === true ? {} : objectIn(additionalProperties);
   const meta = schema["x-kubernetes-embedded-resource"] === true ? [...META_FIELDS] : [];
-  // Below what is open anything can be; an API server keeps no field below additionalProperties: true.
-  const further = isOpen ? { properties: { "*": {} } } : additionalProperties === true ? {} : additionalProperties;
-  const others = further === undefined ? {} : { "*": further };
-  const fields = { ...Object.fromEntries(meta.map((name) => [name, {}])), ...objectIn(properties), ...others };
-  const described = Object.entries(fields).flatMap(([name, one]) => {
-    const field = objectIn(one);
-    return field === undefined ? [] : [[name, example(field)]];
-  });
-  return described.length === 0 ? "" : Object.fromEntries(described);
+  const fields = new Map<string, unknown>(meta.map((name) => [name, {}]));
+  if (further !== undefined && !isText) {
+    for (const name of [...Object.keys(objectIn(next?.["properties"]) ?? {}), "*"]) fields.set(name, further);
+  }
+  for (const [name, field] of Object.entries(objectIn(schema["properties"]) ?? {})) fields.set(name, field);
+  if (fields.size === 0) return "";
+  return Object.fromEntries(
+    [...fields].map(([name, field]) => [name, example(objectIn(field) ?? {}, propertyOf(next, name))]),
+  );
 }
 
 /** The schema of one of `spec.versions`; `undefined` where it has none. */

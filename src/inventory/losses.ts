@@ -39,6 +39,8 @@ export async function readLosses(
 ): Promise<readonly Loss[] | undefined> {
   const { group, names, preserveUnknownFields: isOpen = false, versions } = live.spec;
   const schema = schemaOf(file.versions.find(({ name }) => name === file.target));
+  // Of a CRD that preserves unknown fields, an object may have more than the schema of the version that it is stored in.
+  const schemas = file.versions.filter(({ name }) => isOpen || name === file.target).map(schemaOf);
   const isRead = count <= MAX_COUNTED;
   const owner = storedVersionsOwner(live);
   const mayBeStored = (name: string): boolean =>
@@ -54,8 +56,10 @@ export async function readLosses(
     const isCounted = isRead && version.served;
     const path = collectionPath({ group, version: version.name, plural: names.plural });
     const counts = new Map<string, number>();
-    for await (const object of isCounted ? everyItem(client, path, signal) : [example(schemaOf(version) ?? {})]) {
-      for (const field of new Set(droppedFields(schema, object, true))) counts.set(field, (counts.get(field) ?? 0) + 1);
+    const any = example(schemaOf(version) ?? {}, schema);
+    for await (const object of isCounted ? everyItem(client, path, signal) : [any]) {
+      const dropped = new Set(schemas.flatMap((one) => droppedFields(one, object, true)));
+      for (const field of dropped) counts.set(field, (counts.get(field) ?? 0) + 1);
     }
     for (const [field, objects] of counts) found.set(field, Math.max(found.get(field) ?? 0, isCounted ? objects : 0));
   }

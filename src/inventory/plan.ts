@@ -1,6 +1,5 @@
 import { withoutUndefined } from "../api/json-fields.ts";
 import { HEARTBEAT_LIMIT_MS, resourceNameOf } from "../api/migration.ts";
-import { DEFAULT_SETTLE_MS } from "../apiservers/settle.ts";
 import { freezerOf } from "../freeze/freeze.ts";
 import { CRD_FIELD_MANAGER } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
@@ -51,8 +50,6 @@ export interface PlanEntry {
   readonly conversion?: "Webhook";
   /** Missing where the objects cannot be listed. */
   readonly objects?: number;
-  /** How long migrating them takes, roughly, with the default settings on an API server that is not busy. */
-  readonly estimateSeconds?: number;
   /** Objects that keep versions in the CRD: without those, a server-side apply of them would fail. */
   readonly managedFields?: FieldVersions;
 }
@@ -192,11 +189,6 @@ function mayFieldsKeepVersions({ action, conversion, removableVersions }: PlanEn
   return removableVersions.length > 0 && (action !== "migrate" || conversion !== undefined);
 }
 
-/** Objects rewritten in a second: what a small API server does for a run that leaves room for other clients. */
-const OBJECTS_PER_SECOND = 200;
-/** The wait for late writes, the freeze, its proof on every API server, and the prune. */
-const FIXED_SECONDS = DEFAULT_SETTLE_MS / 1_000 + 10;
-
 /** The entry with what its objects show. */
 export function withObjects(entry: PlanEntry, found: FoundObjects): PlanEntry {
   const { conversionProblem, count, fieldVersions, isPartial = false, problem } = found;
@@ -204,7 +196,6 @@ export function withObjects(entry: PlanEntry, found: FoundObjects): PlanEntry {
   // A list that fails for it says the same.
   const conversion = conversionProblem && `its conversion webhook cannot be called: ${conversionProblem}`;
   const isKept = (version: string): boolean => isPartial || managedFields?.versions.includes(version) === true;
-  const isTimed = count !== undefined && entry.action === "migrate";
   return withoutUndefined<PlanEntry>({
     ...entry,
     removableVersions: entry.removableVersions.filter((version) => !isKept(version)),
@@ -216,7 +207,6 @@ export function withObjects(entry: PlanEntry, found: FoundObjects): PlanEntry {
       problem === undefined ? conversion : `objects cannot be listed: ${problem}`,
     ),
     objects: count,
-    estimateSeconds: isTimed ? Math.ceil(FIXED_SECONDS + count / OBJECTS_PER_SECOND) : undefined,
     managedFields,
   });
 }

@@ -115,8 +115,8 @@ export function steps(
   const isUnwritable = isMove && lostVersions(live).length > 0;
   if (problem && (outgoing.length > 0 || isUnwritable || caused)) return noWay(problem.reason, problem.help);
   if (caused) return noWay(`with this file ${caused.reason}`, "change that in this file");
-  if (lostIn !== undefined && !hasVersion(file, lostIn)) {
-    const reason = `objects are stored in ${lostIn}, which neither the CRD nor this file has: no client can read them`;
+  if (lostIn !== undefined && (!hasVersion(file, lostIn) || isMove || outgoing.length > 0)) {
+    const reason = `objects are stored in ${lostIn}, which the CRD lacks: no client can read them, and none can rewrite them`;
     const help = [`bring them back: ksvm doctor ${name} --repair`, "then apply this file"];
     return { verdict: "data-loss", reason, help, steps: [] };
   }
@@ -149,10 +149,8 @@ export function steps(
   const keptReason = losesWebhook(live, file) ? unconverted : `its schema of ${names} lacks fields that the CRD has`;
   const what = dropped === "" ? keptReason : `it drops ${dropped}`;
   const needs = (why: string): Route => ({
+    ...applicable(`${what}, and objects may be stored there${why}`, left),
     verdict: "needs-migration",
-    reason: `${what}, and objects may be stored there${why}`,
-    help: [],
-    steps: left,
   });
   const listed = outgoing.filter((version) => storedVersions.includes(version)).join(", ");
   if (listed !== "") return needs(`: storedVersions lists ${listed}`);
@@ -180,7 +178,7 @@ function losesWebhook(live: Crd, file: CrdManifest): boolean {
 /** Whether an API server that has the file drops fields of what is stored in a version, which it prunes by its schema. */
 function isNarrowed({ spec }: Crd, { versions }: CrdManifest, version: string): boolean {
   const [now, next] = [spec.versions, versions].map((all) => schemaOf(all.find(({ name }) => name === version)));
-  return droppedFields(next, example(now ?? {}), true).length > 0;
+  return droppedFields(next, example(now ?? {}, next), true).length > 0;
 }
 
 /** Whether a file has a version. */

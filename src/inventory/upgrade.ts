@@ -106,8 +106,10 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
   const isAsked = (version: string): boolean => live !== undefined && isLeaving(live, file, version);
   const found = live === undefined ? {} : await lookAtObjects(client, objectsOf(live), signal, isAsked);
   const { count, fieldVersions, unreadableIn } = found;
-  // Nothing is known of what a webhook will convert that nobody can ask yet.
-  const isReadable = live !== undefined && count !== undefined && !bringsOtherWebhook(file, live);
+  // Nothing is known of what a webhook will convert that nobody can ask yet. What has to leave first it does not convert.
+  const known = (live?.spec.versions ?? []).map(({ name }) => name);
+  const isKept = known.includes(file.target) && known.some(isAsked);
+  const isReadable = live !== undefined && count !== undefined && (isKept || !bringsOtherWebhook(file, live));
   const read = isReadable ? readLosses(client, live, file, count, signal) : undefined;
   const losses = await read?.catch((error: unknown) => void refusal(error));
   const facts = { isLossless: losses?.length === 0, hasGoneFields: fieldVersions !== undefined };
@@ -119,11 +121,20 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
     notes: live === undefined ? [] : notesOn(live, file, plan.steps, found, losses),
     storageVersion: live && storageVersion(live),
     storedVersions: live && (live.status?.storedVersions ?? []),
-    removedVersions: (live?.spec.versions ?? []).map(({ name }) => name).filter((name) => !hasVersion(file, name)),
+    removedVersions: known.filter((name) => !hasVersion(file, name)),
     objects: count,
     losses,
     managedFields: fieldVersions,
   });
+  if ([file.spec, live?.spec].some(hasUnsafeInteger)) {
+    return {
+      ...entry,
+      verdict: "refused",
+      reason: "ksvm rounds integers beyond 2^53",
+      help: ["use kubectl"],
+      steps: [],
+    };
+  }
   const freezer = live && freezerOf(live.metadata);
   if (typeof freezer === "object" && plan.steps.length > 1) {
     const help = [`wait for that run to end: ksvm status ${file.name}; if it is dead: ksvm unfreeze ${file.name}`];
@@ -196,7 +207,7 @@ function notesOn(
       `it makes ${target} the storage version; objects stay stored in ${storage} until ksvm migrate ${name}`,
     unreadableIn !== undefined &&
       hasVersion(file, unreadableIn) &&
-      `it brings ${unreadableIn} back, in which objects are stored: run ksvm migrate ${name} --force once it is applied`,
+      `it brings ${unreadableIn} back, in which objects are stored: run ksvm doctor ${name} --repair before`,
     problem !== undefined && planned.length === 1 && `its objects cannot be listed: ${problem}`,
   ].filter((note) => note !== false);
 }
@@ -263,6 +274,11 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
     throw new KsvmError("AlreadyMigrating", `Cannot change "${file.name}": ${text}`);
   }
   const entry = await survey(asked, found);
+  // Without --apply, and with nothing to migrate, it is left to say what check says.
+  if (!isApplied && entry.steps.every(({ kind }) => kind !== "migrate")) {
+    const checked = await check(client, file, signal);
+    return { outcome: checked.verdict === "applicable" ? "done" : "refused", entry: checked };
+  }
   const unaborted = { client, file, signal: new AbortController().signal };
   const end = await takeSteps(asked, entry, options).catch(async (error: unknown) => {
     await handOver(unaborted).catch(() => undefined);
@@ -272,16 +288,11 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
   if (end.outcome !== "done" || !isApplied || !end.isRewritten) return end;
   // Until versions left, clients may have written objects in one. Then their managedFields name it.
   const last = await look();
-  const isNamed = last !== undefined && (await hasGoneFields(asked, found ?? last, last));
-  return isNamed && !(await migrate()) ? { outcome: "incomplete", entry } : end;
-}
-
-/** Whether managedFields of an object name a version that leaves `from`. */
-async function hasGoneFields({ client, file, signal }: Question, from: Crd, crd: Crd): Promise<boolean> {
-  const isAsked = (version: string): boolean => isLeaving(from, file, version);
-  const { fieldVersions, problem } = await lookAtObjects(client, objectsOf(crd), signal, isAsked, Infinity);
-  if (problem === undefined) return fieldVersions !== undefined;
-  throw new KsvmError("RetryBudgetExceeded", `Cannot list the objects of "${file.name}": ${problem}`);
+  if (last === undefined) return end;
+  const isAsked = (version: string): boolean => isLeaving(found ?? last, file, version);
+  const { fieldVersions, problem } = await lookAtObjects(client, objectsOf(last), signal, isAsked, Infinity);
+  if (problem === undefined) return fieldVersions && !(await migrate()) ? { outcome: "incomplete", entry } : end;
+  throw new KsvmError("RetryBudgetExceeded", `The file is applied, but "${file.name}" cannot be listed: ${problem}`);
 }
 
 async function takeSteps(
@@ -296,8 +307,8 @@ async function takeSteps(
   let [tried, rewritten]: (string | undefined)[] = [];
   for (let turn = 0; ; turn++) {
     if (turn === MAX_TURNS) {
-      const help = "pause what applies the old CRD, such as an Argo CD or Flux sync or the operator itself";
-      const text = `other clients keep changing it; ${help}, and run again`;
+      const text =
+        "other clients keep changing it; pause Argo CD, Flux or what else applies the old CRD, and run again";
       throw new KsvmError("StorageVersionChanged", `Cannot go on with "${file.name}": ${text}`);
     }
     const live = await findCrd(client, file.name, signal);
@@ -355,10 +366,6 @@ async function write(
   spec: object,
   dryRun = false,
 ): Promise<Crd> {
-  if (!dryRun && [spec, live?.spec].some(hasUnsafeInteger)) {
-    const text = "ksvm rounds integers beyond 2^53; use kubectl";
-    throw new KsvmError("ManifestInvalid", `Cannot write "${file.name}": ${text}`);
-  }
   const options = { fieldManager: UPGRADE_FIELD_MANAGER, dryRun, signal };
   if (live === undefined) {
     const { annotations, apiVersion, labels, name } = file;

@@ -19,7 +19,7 @@ export class Pages {
   readonly #paths: readonly string[];
   readonly #limits: { readonly signal: AbortSignal; readonly forMs?: number };
   readonly #accept: string;
-  #limit = FIRST_LIMIT;
+  #limit: number;
   #growth = GROWTH;
   #refusals = 0;
 
@@ -34,6 +34,7 @@ export class Pages {
     this.#paths = paths;
     this.#limits = { signal, ...(forMs === undefined ? {} : { forMs }) };
     this.#accept = accept;
+    this.#limit = accept === METADATA_LIST ? FIRST_LIMIT : 1;
   }
 
   /**

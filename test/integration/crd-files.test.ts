@@ -177,6 +177,8 @@ parallel(
     const kind = new TestKind("denied");
     await live(engine, kind, "v1alpha1+ v1");
     const allow = await rejectUpdatesOf(cluster, kind, "v1alpha1-1");
+    const kept = await cluster.migrate(["-f", fileOf(t, manifestOf(kind, "v1alpha1 v1+"))]);
+    t.match(kept, { code: 5, stdout: /refused: objects/ }, "where nothing has to be migrated first");
     const file = fileOf(t, manifestOf(kind, "v1+"));
     t.match(await check(file), {
       code: 5,
@@ -205,6 +207,20 @@ parallel("a field that has another type in the new schema is named before anythi
   const { spec } = await engine.crd(kind);
   t.match(spec.versions, [{ name: "v1alpha1", storage: true }], "the CRD is as it was");
   await engine.assertUnfrozen(t, kind);
+});
+
+parallel("a file with an integer that ksvm would round is refused before anything is written", async (t) => {
+  const kind = new TestKind("huge");
+  await live(engine, kind, "v1beta1+");
+  const before = await engine.crd(kind);
+  const manifest = manifestOf(kind, "v1+");
+  for (const { schema } of manifest.spec.versions) {
+    Object.assign(schema.openAPIV3Schema.properties.spec.properties, { n: { type: "integer", maximum: 2 ** 55 } });
+  }
+  const file = fileOf(t, manifest);
+  t.match(await check(file), { code: 5, entry: { reason: /rounds integers/, help: ["use kubectl"] } });
+  t.match(await migrate(file), { code: 5, stdout: /rounds integers/ });
+  t.same(await engine.crd(kind), before);
 });
 
 parallel("a client that puts the old CRD back while a run waits", async (t) => {

@@ -93,8 +93,34 @@ const cases: readonly (readonly [string, JsonObject, JsonObject, readonly string
     "a map of objects that becomes an object",
     spec({ a: mapOf(objectOf({ c: TEXT })) }),
     spec({ a: objectOf({ b: objectOf({}) }) }),
+    ["spec.a.b.c", "spec.a.*"],
+  ],
+  [
+    "what is below a field that an open schema begins to describe",
+    spec({}, OPEN),
+    spec({ a: objectOf({ b: TEXT }) }, OPEN),
     ["spec.a.*"],
   ],
+  ["no text that an open schema begins to describe", spec({}, OPEN), spec({ a: TEXT }, OPEN), []],
+  [
+    "what is in an embedded object that was open",
+    spec({ pod: OPEN }),
+    spec({ pod: objectOf({ spec: objectOf({ b: TEXT }) }, { "x-kubernetes-embedded-resource": true, ...OPEN }) }),
+    ["spec.pod.spec.*"],
+  ],
+  [
+    "elements of a list that was open",
+    spec({ a: OPEN }),
+    spec({ a: { type: "array", items: objectOf({ b: TEXT }) } }),
+    ["spec.a[].*"],
+  ],
+  [
+    "a map that is open now, and describes a field",
+    spec({ a: mapOf(objectOf({ c: TEXT })) }),
+    spec({ a: objectOf({ b: objectOf({}) }, OPEN) }),
+    ["spec.a.b.c"],
+  ],
+  ["nothing of what stays open", spec({ a: OPEN }), spec({ a: OPEN }), []],
   [
     "objects and lists of a map of anything",
     spec({ a: mapOf(objectOf({ b: TEXT })) }),
@@ -175,6 +201,7 @@ await tap.test("droppedFields() names each field of one object", async (t) => {
     "status",
   ]);
   t.same(droppedFields(objectOf({}, OPEN), object, true), []);
+  t.same(droppedFields(spec({ a: OPEN }), { spec: { a: [{ k: 1 }] } }, true), [], "a list in a field that is open");
 });
 
 await tap.test("that they were not counted is said", async (t) => {
@@ -188,6 +215,18 @@ await tap.test("fields of a version that is not served, and that storedVersions 
     lossesOf(spec({ a: TEXT }), spec({ a: TEXT }), 2, storedVersions, unserved);
   t.same(await losses(["v0", "v1"]), [{ path: "spec.b" }]);
   t.same(await losses(["v1"]), []);
+});
+
+await tap.test("without preserveUnknownFields, each version of the file drops what its schema lacks", async (t) => {
+  const object = { metadata: { name: "w0" }, spec: { a: "1", b: "2" } };
+  const list = { body: { items: [object], metadata: {} }, size: 1 };
+  const client = { listWithSize: async () => list, clock: { monotonic: () => 0 } } as unknown as Client;
+  const versions = [versionWith(spec({ a: TEXT })), { ...versionWith(spec({ a: TEXT, b: TEXT })), name: "v2" }];
+  const names = { plural: "widgets", kind: "Widget" };
+  const open = { group: "example.com", names, preserveUnknownFields: true, versions: versions.slice(0, 1) };
+  const live = { metadata: { name: "widgets" }, spec: open, status: { storedVersions: ["v1"] } } as unknown as Crd;
+  const { signal } = new AbortController();
+  t.same(await readLosses(client, live, { target: "v2", versions }, 1, signal), [{ path: "spec.b", objects: 1 }]);
 });
 
 await tap.test("nothing is known of a file without a storage version", async (t) => {

@@ -337,6 +337,13 @@ export const PAIRS: readonly Pair[] = [
     { by: ["W", "X"] },
   ],
   [
+    "a webhook comes as objects leave for a version that lacks a field, and converts none of them",
+    "v1:ab+ v2:ac",
+    "v2:ac+ v3",
+    "needs-migration: serve, flip v1 v2+, migrate v2, apply v2+ v3 W",
+    { by: ["None", "W"], ...LOSES },
+  ],
+  [
     "a webhook comes with a new storage version, and an older one leaves",
     "v0 v1+",
     "v1 v2+",

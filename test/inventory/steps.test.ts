@@ -65,7 +65,14 @@ const UNUSUAL: readonly Pair<Unusual>[] = [
     "objects in a version that neither has",
     "v2+",
     "v2+",
-    /^data-loss: objects are stored in v1, which neither.*ksvm doctor widgets\.example\.com --repair/,
+    /^data-loss: objects are stored in v1, which the CRD lacks.*ksvm doctor widgets\.example\.com --repair/,
+    { facts: { lostIn: "v1" } },
+  ],
+  [
+    "a file that brings that version back, and moves the storage version",
+    "v2+ v3",
+    "v1 v2 v3+",
+    /^data-loss: .*ksvm doctor widgets\.example\.com --repair/,
     { facts: { lostIn: "v1" } },
   ],
   [

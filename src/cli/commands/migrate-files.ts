@@ -100,7 +100,7 @@ function finish(
 ): ExitCode {
   if (outcome === "refused") {
     reporter.note(describeRefusal(entry));
-    return EXIT.wouldFail;
+    return entry.verdict === "unknown" ? EXIT.failed : EXIT.wouldFail;
   }
   const how = "Apply it by kubectl, Helm or Argo CD, or by ksvm migrate -f with --apply";
   reporter.note(isApplied ? `the CRD is what ${source} says` : `${source} can be applied now. ${how}`);

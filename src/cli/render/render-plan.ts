@@ -22,10 +22,9 @@ export function renderPlan(entries: readonly PlanEntry[], format: PlanFormat): s
       return shortTable(entries);
     case "wide":
       return renderTable([
-        [...TABLE_HEADER, "TIME", "KIND", "SERVED", "NOTE"],
+        [...TABLE_HEADER, "KIND", "SERVED", "NOTE"],
         ...entries.map((entry) => [
           ...tableRow(entry),
-          timeText(entry),
           entry.kind,
           entry.servedVersions.join(",") || "-",
           noteOf(entry),
@@ -55,11 +54,6 @@ function noteOf({ action, conversion, help, managedFields, name, note }: PlanEnt
     managedFields &&
     `${fieldVersionsText(managedFields)}: a server-side apply of them fails once the CRD drops it; ${remedy}`;
   return [note ?? unknown, help && `help: ${help}`, fields].filter((text) => text !== undefined).join("; ") || "-";
-}
-
-function timeText({ estimateSeconds: seconds }: PlanEntry): string {
-  if (seconds === undefined) return "-";
-  return seconds < 300 ? `~${seconds}s` : `~${Math.ceil(seconds / 60)}m`;
 }
 
 function tableRow(entry: PlanEntry): readonly string[] {
