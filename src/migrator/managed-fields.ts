@@ -1,3 +1,4 @@
+import { REWRITE_FIELD_MANAGER } from "../api/names.ts";
 import type { ManagedFieldsEntry } from "../kube/objects.ts";
 
 /*
@@ -66,6 +67,12 @@ export function withoutGone(
   const { manager = "ksvm" } = entries[0] ?? {};
   const fieldsV1 = { "f:metadata": { "f:name": {} } };
   return [{ manager, operation: "Apply", apiVersion, fieldsType: "FieldsV1", fieldsV1 }];
+}
+
+/** The entries without those of ksvm's own writes; `undefined` where there are none, or no others. */
+export function withoutOwn(entries: readonly ManagedFieldsEntry[]): readonly ManagedFieldsEntry[] | undefined {
+  const others = entries.filter(({ manager }) => manager !== REWRITE_FIELD_MANAGER);
+  return others.length === 0 || others.length === entries.length ? undefined : others;
 }
 
 /** Whether two lists hold the same entries, in whatever order: an API server sorts them. Times are not compared. */

@@ -1,3 +1,4 @@
+import { REWRITE_FIELD_MANAGER } from "../api/names.ts";
 import { KsvmError, messageOf } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { ApiError, isInvalid, whose } from "../kube/errors.ts";
@@ -22,7 +23,7 @@ import {
 import { Pages } from "../kube/pages.ts";
 import { pauseAfter, retry } from "../kube/retry.ts";
 import type { Limiter } from "./limiter.ts";
-import { areSame, namesOther, renamed, withoutGone } from "./managed-fields.ts";
+import { areSame, namesOther, renamed, withoutGone, withoutOwn } from "./managed-fields.ts";
 import type { Checkpoint, Position } from "./run-lease.ts";
 import { newTally, type Tally } from "./types.ts";
 
@@ -41,8 +42,6 @@ export interface Target {
   readonly hasStatus: boolean;
 }
 
-/** The fields of every no-op write have no owner. */
-export const REWRITE_FIELD_MANAGER = "ksvm-rewrite";
 /** On a CRD: versions that are about to leave it, with commas between them. */
 export const LEAVING_VERSIONS = "ksvm.sigs.k8s.io/leaving-versions";
 
@@ -173,20 +172,13 @@ export async function tryOneWrite(client: Client, target: Target, signal: AbortS
   const page = await new Pages(client, pathsOf(target), signal).list();
   const [first] = page.items;
   if (first === undefined) return;
-  const write = (): Promise<unknown> =>
-    send(
-      client,
-      target,
-      { object: first.metadata, fields: target.wantedFields(first.metadata.managedFields ?? []) },
-      {
-        dryRun: true,
-        signal,
-      },
-    );
-  await retry(client, write, { signal }).catch((error: unknown) => {
-    const kind = whose(error);
-    if (kind === undefined || kind === "webhook" || kind === "apiServer" || kind === "rights") throw error;
-  });
+  const write = { object: first.metadata, fields: target.wantedFields(first.metadata.managedFields ?? []) };
+  await retry(client, () => send(client, target, write, { dryRun: true, signal }), { signal }).catch(
+    (error: unknown) => {
+      const kind = whose(error);
+      if (kind === undefined || kind === "webhook" || kind === "apiServer" || kind === "rights") throw error;
+    },
+  );
 }
 
 /** One way to write an object as it is. */
@@ -277,6 +269,7 @@ class Rewriter {
     let write = this.#writeOf(listed);
     let failingSince: number | undefined;
     let isOtherWritable = false;
+    let before: { readonly object: ObjectMeta; readonly isLate: boolean; readonly answer: ObjectMeta } | undefined;
     const conflicts = { explained: 0, unexplained: 0 };
     for (let attempt = 0; ; attempt++) {
       const { object } = write;
@@ -285,11 +278,15 @@ class Rewriter {
         this.#written ??= object;
         return this.#count("newer", object);
       }
-      if (isLate) await this.#options.assertCurrent?.();
+      if (isLate && object !== before?.answer) await this.#options.assertCurrent?.();
       try {
         const written = await limiter.observe(() => send(this.#client, this.#target, write, { dryRun, signal }));
         if (written.uid !== object.uid) throw new ApiError("write an object", 0, "the answer is of another object");
-        return this.#wrote(write, written, isLate);
+        // A default of the schema that the write has added is ours then, and whoever applies that field meets a conflict.
+        const others = before === undefined && !dryRun ? withoutOwn(written.managedFields ?? []) : undefined;
+        if (others === undefined) return this.#wrote({ ...write, ...before }, written, before?.isLate ?? isLate);
+        before = { object, isLate, answer: written };
+        write = { object: written, fields: others };
       } catch (error) {
         signal.throwIfAborted();
         switch (whose(error)) {
@@ -344,7 +341,8 @@ class Rewriter {
   }
 
   #writeOf(object: ObjectMeta): Write {
-    return { object, fields: this.#target.wantedFields(object.managedFields ?? []) };
+    const { managedFields = [] } = object;
+    return { object, fields: this.#target.wantedFields(managedFields) ?? withoutOwn(managedFields) };
   }
 
   /** A denial by admission is never gone around. */

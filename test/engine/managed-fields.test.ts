@@ -1,4 +1,5 @@
 import t from "tap";
+import { REWRITE_FIELD_MANAGER } from "../../src/api/names.ts";
 import { APPLY_PATCH, type KubeObject } from "../../src/kube/objects.ts";
 import { areSame, renamed, withoutGone } from "../../src/migrator/managed-fields.ts";
 import { conversionBy, serveConversion } from "../integration/serve-webhook.ts";
@@ -96,7 +97,15 @@ parallel("a default of the new schema does not break server-side apply, nor an o
   const { result } = await cluster.migrate(kind);
   t.match(result, { outcome: "migrated", tally: { rewritten: 1, failed: 0 } });
   t.ok(performance.now() - start < 20_000, "it is no reason to retry");
+  const { metadata } = await client.get<KubeObject>(cluster.path(kind, "w0", "v1"), { signal });
+  t.notOk(
+    metadata.managedFields?.some(({ manager }) => manager === REWRITE_FIELD_MANAGER),
+    "the default has no owner",
+  );
   t.match(await applyObject(kind, "v1"), { spec: { a: "q", b: "d" } });
+  const body = { ...kind.object("w0", "v1"), spec: { b: "z" } };
+  const applied = client.patch(cluster.path(kind, "w0", "v1"), body, { fieldManager: "other", signal }, APPLY_PATCH);
+  t.match(await applied, { spec: { a: "q", b: "z" } }, "no conflict");
   t.same(await cluster.storedAs(kind), { v1: 1 });
 });
 
