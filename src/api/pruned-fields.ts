@@ -9,7 +9,7 @@ const META_FIELDS = new Set(["apiVersion", "kind", "metadata"]);
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
  * @param isApply finds the fields over which a server-side apply fails instead: those that are `not declared in schema`.
- * To it, an object of which no field is described is open.
+ * To it, an object of which no field is described is open, but for the whole one.
  */
 export function droppedFields(
   schema: JsonObject | undefined,
@@ -17,14 +17,15 @@ export function droppedFields(
   isRoot = false,
   isApply = false,
 ): readonly string[] {
-  const isOpen =
-    isApply && ["properties", "additionalProperties", "items"].every((field) => schema?.[field] === undefined);
+  const { additionalProperties, items: element, properties, type = "object" } = schema ?? {};
+  const isPlain = type === "object" && (properties ?? additionalProperties ?? element) === undefined;
+  const isOpen = isApply && !isRoot && isPlain;
   const isKept = isOpen || schema?.[PRESERVE] === true;
   if (Array.isArray(value)) {
-    const items = objectIn(schema?.["items"]);
+    const items = objectIn(element);
     // A list that keeps what is unknown keeps it in its elements.
-    const element = isKept ? { ...items, [PRESERVE]: true } : items;
-    return value.flatMap((item) => under("[]", droppedFields(element, item, false, isApply)));
+    const schemaOfItems = isKept ? { ...items, [PRESERVE]: true } : items;
+    return value.flatMap((item) => under("[]", droppedFields(schemaOfItems, item, false, isApply)));
   }
   const hasMeta = isRoot || schema?.["x-kubernetes-embedded-resource"] === true;
   return Object.entries(objectIn(value) ?? {}).flatMap(([name, one]) => {

@@ -39,12 +39,13 @@ export async function readLosses(
 ): Promise<readonly Loss[] | undefined> {
   const { group, names, preserveUnknownFields: isOpen = false, versions } = live.spec;
   const schema = schemaOf(file.versions.find(({ name }) => name === file.target));
-  // Of a CRD that preserves unknown fields, an object may have more than the schema of the version that it is stored in.
-  const schemas = file.versions.filter(({ name }) => isOpen || name === file.target).map(schemaOf);
   const isRead = count <= MAX_COUNTED;
   const owner = storedVersionsOwner(live);
   const mayBeStored = (name: string): boolean =>
     live.status?.storedVersions?.includes(name) === true || (owner !== undefined && owner !== CRD_FIELD_MANAGER);
+  // Of a CRD that preserves unknown fields, an object may have more than the schema of the version that it is stored in.
+  const isDropping = (name: string): boolean => name === file.target || (isOpen && mayBeStored(name));
+  const schemas = file.versions.filter(({ name }) => isDropping(name)).map(schemaOf);
   // Each is read, since one may show what another hides. Of what a webhook converts, only the file's storage version.
   const compared = versions.filter(({ name, served, storage }) => {
     if (hasConversionWebhook(live)) return served && name === file.target;

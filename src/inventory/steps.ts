@@ -126,17 +126,14 @@ export function steps(
     return noWay(reason, `wait for it to end, or lift the freeze: kubectl annotate crd ${name} ${MIGRATING}-`);
   }
   if (losesWebhook(live, file) && live.spec.versions.every((version) => version.name !== target)) {
-    return noWay(
-      `a conversion webhook converts the objects of this CRD, and the file, which brings ${target}, has none: nothing ` +
-        `would convert them to ${target}`,
-      `keep spec.conversion with a webhook that knows ${target} in this file, and leave it out in the next one`,
-    );
+    const reason = `a conversion webhook converts the objects, and this file, which brings ${target}, has none`;
+    return noWay(reason, `keep a webhook that knows ${target} in this file, and leave it out in the next one`);
   }
 
   const isRewrite = outgoing.length > 0 || (hasGoneFields && problem === undefined && !isFrozenByOther);
   // The storage version moves in a step of its own, so that objects are rewritten in it before the file is applied.
   const isFlip = isMove && isRewrite;
-  const serve = isMove && tried !== epochOf(live) ? serveStep(live, file, isFlip) : undefined;
+  const serve = isMove && tried !== epochOf(live) ? serveStep(live, file) : undefined;
   const left = [
     ...(serve === undefined ? [] : [serve]),
     ...(isFlip ? [flipStep(live, file, serve?.spec ?? plain(live.spec))] : []),
@@ -195,13 +192,13 @@ function applicable(reason: string, all: readonly Step[]): Route {
 }
 
 /** Nothing is stored in a version before every object was tried in it: later there is no way back. */
-function serveStep(live: Crd, file: CrdManifest, isFlip: boolean): Step {
+function serveStep(live: Crd, file: CrdManifest): Step {
   const { target } = file;
   const known = live.spec.versions.find(({ name }) => name === target);
   const wanted = file.versions.find(({ name }) => name === target);
-  // A new version needs the file's conversion, and so does the file that comes next. Between versions that are there,
-  // what converts now goes on to do so until objects have left.
-  const { conversion = live.spec.conversion } = known === undefined || !isFlip ? conversionOf(file, live) : {};
+  const isLeft = live.spec.versions.some(({ name }) => isLeaving(live, file, name));
+  // The file's webhook knows the versions that the file has. One that leaves is left by the conversion of now, if any can.
+  const { conversion = live.spec.conversion } = known !== undefined && isLeft ? {} : conversionOf(file, live);
   const isServed =
     known?.served === true &&
     isDeepStrictEqual(known.schema, wanted?.schema) &&

@@ -79,15 +79,19 @@ interface Question {
  * @throws {ApiError} where the CRD cannot be read
  */
 export async function check(client: Client, file: CrdManifest, signal: AbortSignal): Promise<CheckEntry> {
-  const asked = { client, file, signal };
   const live = await findCrd(client, file.name, signal);
-  const entry = await survey(asked, live);
+  return tryServed({ client, file, signal }, await survey({ client, file, signal }, live), live);
+}
+
+/** Tries each object in the file's storage version where that is served already. */
+async function tryServed(asked: Question, entry: CheckEntry, live: Crd | undefined): Promise<CheckEntry> {
+  const { client, file, signal } = asked;
   const { notes, objects = 0, verdict } = entry;
   const serve = entry.steps.find(({ kind }) => kind === "serve");
   if (live === undefined || serve === undefined || verdict === "unknown" || objects === 0) return entry;
   if (serve.spec !== undefined || objects > MAX_COUNTED) {
     const text = `its objects were not tried: that takes a version that is served, and at most ${MAX_COUNTED} objects`;
-    return { ...entry, notes: [...notes, `${text}; ksvm migrate -f tries them`] };
+    return { ...entry, notes: [...notes, `${text}; ksvm migrate -f --apply tries them`] };
   }
   try {
     const { group, names } = live.spec;
@@ -106,14 +110,14 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
   const isAsked = (version: string): boolean => live !== undefined && isLeaving(live, file, version);
   const found = live === undefined ? {} : await lookAtObjects(client, objectsOf(live), signal, isAsked);
   const { count, fieldVersions, unreadableIn } = found;
-  // Nothing is known of what a webhook will convert that nobody can ask yet. What has to leave first it does not convert.
-  const known = (live?.spec.versions ?? []).map(({ name }) => name);
-  const isKept = known.includes(file.target) && known.some(isAsked);
-  const isReadable = live !== undefined && count !== undefined && (isKept || !bringsOtherWebhook(file, live));
-  const read = isReadable ? readLosses(client, live, file, count, signal) : undefined;
+  const facts = { lostIn: unreadableIn, hasGoneFields: fieldVersions !== undefined };
+  const [first, ...further] = steps(live, file, facts).steps;
+  // Nothing is known of what a webhook will convert that nobody can ask yet. It comes first, or when objects have left.
+  const isAnew = webhookOf((first?.spec ?? live?.spec)?.["conversion"]) !== webhookOf(live?.spec.conversion);
+  const isKept = live !== undefined && (!bringsOtherWebhook(file, live) || (further.length > 0 && !isAnew));
+  const read = isKept && count !== undefined ? readLosses(client, live, file, count, signal) : undefined;
   const losses = await read?.catch((error: unknown) => void refusal(error));
-  const facts = { isLossless: losses?.length === 0, hasGoneFields: fieldVersions !== undefined };
-  const plan = steps(live, file, { lostIn: unreadableIn, ...facts });
+  const plan = steps(live, file, { ...facts, isLossless: losses?.length === 0 });
   let entry = withoutUndefined<CheckEntry>({
     name: file.name,
     source: file.source,
@@ -121,20 +125,11 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
     notes: live === undefined ? [] : notesOn(live, file, plan.steps, found, losses),
     storageVersion: live && storageVersion(live),
     storedVersions: live && (live.status?.storedVersions ?? []),
-    removedVersions: known.filter((name) => !hasVersion(file, name)),
+    removedVersions: (live?.spec.versions ?? []).map(({ name }) => name).filter((name) => !hasVersion(file, name)),
     objects: count,
     losses,
     managedFields: fieldVersions,
   });
-  if ([file.spec, live?.spec].some(hasUnsafeInteger)) {
-    return {
-      ...entry,
-      verdict: "refused",
-      reason: "ksvm rounds integers beyond 2^53",
-      help: ["use kubectl"],
-      steps: [],
-    };
-  }
   const freezer = live && freezerOf(live.metadata);
   if (typeof freezer === "object" && plan.steps.length > 1) {
     const help = [`wait for that run to end: ksvm status ${file.name}; if it is dead: ksvm unfreeze ${file.name}`];
@@ -178,6 +173,8 @@ function otherCauses({ causes, said }: ApiError): readonly string[] {
   return (texts.length === 0 ? [said] : texts).filter((cause) => !MISSING_FROM_VERSIONS.test(cause));
 }
 
+const ROUNDED = "ksvm does not write this CRD, of which it would round integers beyond 2^53";
+
 function notesOn(
   live: Crd,
   file: CrdManifest,
@@ -192,9 +189,10 @@ function notesOn(
   const remedy = isAwaited ? "ksvm migrate -f --apply waits for it" : "start it before this file is applied";
   const fields = named(losses?.map(lossText) ?? []);
   return [
+    [file.spec, live.spec].some(hasUnsafeInteger) && `${ROUNDED}: it has to be applied by kubectl`,
     losses === undefined && (count ?? 0) > 0 && `which fields of objects ${target} does not have is not known`,
     fields !== "" &&
-      `the schema of ${target} lacks ${fields}: clients no longer see that, and the next write of an object deletes it`,
+      `its schema lacks ${fields}: clients no longer see that, and the next write of an object deletes it`,
     fieldVersions !== undefined &&
       `${fieldVersionsText(fieldVersions)}: once that is gone, no client can apply them; ksvm migrate -f ends that`,
     bringsOtherWebhook(file, live) &&
@@ -274,10 +272,15 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
     throw new KsvmError("AlreadyMigrating", `Cannot change "${file.name}": ${text}`);
   }
   const entry = await survey(asked, found);
+  const isMigration = entry.steps.some(({ kind }) => kind === "migrate");
   // Without --apply, and with nothing to migrate, it is left to say what check says.
-  if (!isApplied && entry.steps.every(({ kind }) => kind !== "migrate")) {
-    const checked = await check(client, file, signal);
+  if (!isApplied && !isMigration) {
+    const checked = await tryServed(asked, entry, found);
     return { outcome: checked.verdict === "applicable" ? "done" : "refused", entry: checked };
+  }
+  if (entry.steps.length > 0 && [file.spec, found?.spec].some(hasUnsafeInteger)) {
+    const help = [isMigration ? `ksvm migrate ${file.name} --force, then use kubectl` : "use kubectl"];
+    return { outcome: "refused", entry: { ...entry, verdict: "refused", reason: ROUNDED, help, steps: [] } };
   }
   const unaborted = { client, file, signal: new AbortController().signal };
   const end = await takeSteps(asked, entry, options).catch(async (error: unknown) => {

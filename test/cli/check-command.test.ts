@@ -127,7 +127,7 @@ widgets.example.com: it drops v1
      why: of v1
   2. apply: writes what the file says
      why: it can be read
-  ksvm migrate -f crd.yaml does that up to the file itself, and with --apply all of it
+  ksvm migrate -f crd.yaml --apply does that; without --apply, all but the file itself
   note: a note
 
 gadgets.example.com: it cannot be

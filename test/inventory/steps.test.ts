@@ -82,6 +82,13 @@ const UNUSUAL: readonly Pair<Unusual>[] = [
     "applicable: serve, flip v1 v2+, migrate v2, apply v1 v2+",
     { facts: { hasGoneFields: true } },
   ],
+  [
+    "managedFields of a version that is gone, where a webhook comes with the move",
+    "v1+ v2",
+    "v1 v2+",
+    "applicable: serve v1+ v2 W, flip v1 v2+ W, migrate v2, apply v1 v2+ W",
+    { facts: { hasGoneFields: true }, by: ["None", "W"] },
+  ],
   ["a file that brings that version back", "v2+", "v1- v2+", "applicable: apply v1- v2+", { facts: { lostIn: "v1" } }],
   [
     "the freeze of another client, where the storage version moves",

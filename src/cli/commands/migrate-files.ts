@@ -1,5 +1,5 @@
-import type { CrdManifest } from "../../inventory/steps.ts";
-import { check, type CheckEntry, upgrade, type UpgradeEnd, type UpgradeOptions } from "../../inventory/upgrade.ts";
+import type { CrdManifest, Step } from "../../inventory/steps.ts";
+import { check, type CheckEntry, upgrade, type UpgradeEnd } from "../../inventory/upgrade.ts";
 import { isDenial, whose } from "../../kube/errors.ts";
 import type { Resource } from "../../kube/objects.ts";
 import { documentOf } from "../render/document.ts";
@@ -53,9 +53,11 @@ function migrateFile(session: FilesSession, file: CrdManifest): Promise<ExitCode
       const [plural = "", ...group] = file.name.split(".");
       const resource = { plural, group: group.join(".") };
       const assertRights = (isMigration: boolean): Promise<void> => session.assertRights(resource, isMigration);
-      const work = { signal: io.signal, assertRights, migrate, ...telling(reporter) };
+      const { onNotes, ...telling } = tellingOnce(reporter);
+      const work = { signal: io.signal, assertRights, migrate, ...telling };
       const end = await upgrade(connection.kube, file, { ...limits, ...work });
       log.debug({ end }, "Upgrade ended");
+      onNotes(end.entry.notes);
       return end.outcome === "incomplete"
         ? worstOf([migrated, EXIT.incomplete])
         : finish(reporter, file, flags.apply, end);
@@ -68,18 +70,22 @@ function migrateFile(session: FilesSession, file: CrdManifest): Promise<ExitCode
 }
 
 /** What there is to know of a file is told once, and so is what is waited for. */
-function telling(reporter: Reporter): Pick<UpgradeOptions, "onStep" | "onWait"> {
+function tellingOnce(reporter: Reporter) {
   const told = new Set<string>();
   const tell = (text: string): void => {
     if (!told.has(text)) reporter.note(text);
     told.add(text);
   };
+  const onNotes = (notes: readonly string[]): void => {
+    for (const note of notes) tell(`note: ${note}`);
+  };
   return {
-    onStep: ({ does, kind, why }, notes) => {
-      for (const note of notes) tell(`note: ${note}`);
+    onNotes,
+    onStep: ({ does, kind, why }: Step, notes: readonly string[]) => {
+      onNotes(notes);
       reporter.note(`${kind}: ${does}, because ${why}`);
     },
-    onWait: (reason) => tell(`waiting: ${reason}`),
+    onWait: (reason: string) => tell(`waiting: ${reason}`),
   };
 }
 

@@ -41,7 +41,7 @@ export const MIGRATION_FLAGS = inGroup("advanced", {
     placeholder: "n",
     default: Number.POSITIVE_INFINITY,
     defaultText: "0",
-    help: "maximum number of requests per second; 0 means no limit",
+    help: "maximum number of objects per second; 0 means no limit",
   }),
   ...ENDPOINT_FLAGS,
   "ignore-apiserver": repeated(anyText, {

@@ -37,11 +37,14 @@ function rowOf({ name, objects, removedVersions, storageVersion, storedVersions,
 /** Why, the word of the API server, the steps, and what else there is to know: a line each. */
 export function describeEntry({ apiServer, help, name, notes, reason, source, steps }: CheckEntry): readonly string[] {
   const command = `ksvm migrate -f ${source === "stdin" ? "-" : source}`;
+  const isMigration = steps.some(({ kind }) => kind === "migrate");
   return [
     `${name}: ${reason}`,
     ...(apiServer === undefined ? [] : [`  API server: ${apiServer}`]),
     ...steps.flatMap(({ does, kind, why }, index) => [`  ${index + 1}. ${kind}: ${does}`, `     why: ${why}`]),
-    ...(steps.length > 1 ? [`  ${command} does that up to the file itself, and with --apply all of it`] : []),
+    ...(steps.length > 1
+      ? [`  ${command} --apply does that${isMigration ? "; without --apply, all but the file itself" : ""}`]
+      : []),
     ...help.map((one) => `  what helps: ${one}`),
     ...notes.map((note) => `  note: ${note}`),
   ].map(oneLine);
