@@ -4,7 +4,7 @@ import type { Client } from "../kube/client.ts";
 import { collectionPath, type Crd, hasConversionWebhook } from "../kube/objects.ts";
 import { everyItem } from "./inventory.ts";
 import { CRD_FIELD_MANAGER } from "../freeze/rule.ts";
-import { storedVersionsOwner } from "../migrator/crd-state.ts";
+import { pruneDoubt, storedVersionsOwner } from "../migrator/crd-state.ts";
 import type { CrdManifest } from "./steps.ts";
 
 /** A field that a schema lacks, such as `spec.size` or `spec.ports[].name`. Field names are those of `-o json`. */
@@ -41,8 +41,8 @@ export async function readLosses(
   const schema = schemaOf(file.versions.find(({ name }) => name === file.target));
   const isRead = count <= MAX_COUNTED;
   const owner = storedVersionsOwner(live);
-  const mayBeStored = (name: string): boolean =>
-    live.status?.storedVersions?.includes(name) === true || (owner !== undefined && owner !== CRD_FIELD_MANAGER);
+  const isDoubtful = pruneDoubt(live) !== undefined || (owner !== undefined && owner !== CRD_FIELD_MANAGER);
+  const mayBeStored = (name: string): boolean => live.status?.storedVersions?.includes(name) === true || isDoubtful;
   // Of a CRD that preserves unknown fields, an object may have more than the schema of the version that it is stored in.
   const isDropping = (name: string): boolean => name === file.target || (isOpen && mayBeStored(name));
   const schemas = file.versions.filter(({ name }) => isDropping(name)).map(schemaOf);

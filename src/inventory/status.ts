@@ -115,18 +115,6 @@ export async function readStatus(client: Client, signal: AbortSignal): Promise<C
   return { controller, migrations, runs, freezes, unknown };
 }
 
-/** The part of a status that is about one resource or one migration. */
-export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
-  const migrations = status.migrations.filter((line) => line.name === name || line.resource === name);
-  const resources = new Set([name, ...migrations.map(({ resource }) => resource)]);
-  return {
-    ...status,
-    migrations,
-    runs: status.runs.filter(({ resource }) => resources.has(resource)),
-    freezes: status.freezes.filter(({ crd }) => resources.has(crd)),
-  };
-}
-
 /** The migrations of both migrators that were not deleted. */
 async function readMigrations(
   client: Client,

@@ -95,7 +95,8 @@ export function steps(
   const { storedVersions = [] } = live.status ?? {};
   // No object must be left in these when the file is applied, whether or not storedVersions lists them.
   const outgoing = [...new Set([...storedVersions, ...live.spec.versions.map((version) => version.name)])].filter(
-    (version) => isLeaving(live, file, version) || (version !== target && isNarrowed(live, file, version)),
+    (version) =>
+      isLeaving(live, file, version) || (version !== target && isNarrowed(live.spec.versions, file.versions, version)),
   );
   const names = outgoing.join(", ");
   const isMove = target !== storageVersion(live);
@@ -130,10 +131,12 @@ export function steps(
     return noWay(reason, `keep a webhook that knows ${target} in this file, and leave it out in the next one`);
   }
 
-  const isRewrite = outgoing.length > 0 || (hasGoneFields && problem === undefined && !isFrozenByOther);
+  const isRewrite = outgoing.length > 0 || (hasGoneFields && (problem === undefined || isMove) && !isFrozenByOther);
   // The storage version moves in a step of its own, so that objects are rewritten in it before the file is applied.
   const isFlip = isMove && isRewrite;
-  const serve = isMove && tried !== epochOf(live) ? serveStep(live, file) : undefined;
+  // A rewrite drops what the schema of its version lacks: a wider one comes first.
+  const isServe = isMove || (isRewrite && isNarrowed(file.versions, live.spec.versions, target));
+  const serve = isServe && tried !== epochOf(live) ? serveStep(live, file) : undefined;
   const left = [
     ...(serve === undefined ? [] : [serve]),
     ...(isFlip ? [flipStep(live, file, serve?.spec ?? plain(live.spec))] : []),
@@ -172,9 +175,9 @@ function losesWebhook(live: Crd, file: CrdManifest): boolean {
   return hasConversionWebhook(live) && webhookOf(file.spec["conversion"]) === undefined;
 }
 
-/** Whether an API server that has the file drops fields of what is stored in a version, which it prunes by its schema. */
-function isNarrowed({ spec }: Crd, { versions }: CrdManifest, version: string): boolean {
-  const [now, next] = [spec.versions, versions].map((all) => schemaOf(all.find(({ name }) => name === version)));
+/** Whether the schema of a version lacks fields of another one: an API server prunes what is stored in it. */
+function isNarrowed(from: CrdManifest["versions"], to: CrdManifest["versions"], version: string): boolean {
+  const [now, next] = [from, to].map((all) => schemaOf(all.find(({ name }) => name === version)));
   return droppedFields(next, example(now ?? {}, next), true).length > 0;
 }
 
@@ -204,7 +207,7 @@ function serveStep(live: Crd, file: CrdManifest): Step {
     isDeepStrictEqual(known.schema, wanted?.schema) &&
     webhookOf(conversion) === webhookOf(live.spec.conversion);
   const tries = `tries to write every object in ${target} by a dry run`;
-  const why = `nothing is stored in ${target} before the API server is known to accept each object in it`;
+  const why = "each object has to be accepted in it before more is changed";
   if (isServed) return { kind: "serve", does: tries, why };
   const spec = { ...plain(live.spec), conversion, versions: versionsWith(live, file, storageVersion(live)) };
   return { kind: "serve", does: `serves ${target} as the file has it beside the others, and ${tries}`, why, spec };
@@ -221,12 +224,15 @@ function flipStep(live: Crd, file: CrdManifest, spec: object): Step {
   };
 }
 
-/** The versions of the CRD, and the target as the file has it, served in any case: that is how objects get there. */
+/** The versions of the CRD, and the target as the file has it. Served are this and the storage version in any case. */
 function versionsWith(live: Crd, file: CrdManifest, storage: string): readonly object[] {
   const others = live.spec.versions.filter(({ name }) => name !== file.target);
   const wanted = file.versions.filter(({ name }) => name === file.target);
-  const all = [...others.map(plain), ...wanted.map((version) => ({ ...plain(version), served: true }))];
-  return all.map((version) => ({ ...version, storage: version.name === storage }));
+  const isNeeded = (name: string): boolean => name === file.target || name === storageVersion(live);
+  return [...others, ...wanted].map((version) => {
+    const { name, served } = version;
+    return { ...plain(version), served: served || isNeeded(name), storage: name === storage };
+  });
 }
 
 function migrateStep({ name, target }: CrdManifest, outgoing: string): Step {

@@ -87,9 +87,10 @@ export async function check(client: Client, file: CrdManifest, signal: AbortSign
 async function tryServed(asked: Question, entry: CheckEntry, live: Crd | undefined): Promise<CheckEntry> {
   const { client, file, signal } = asked;
   const { notes, objects = 0, verdict } = entry;
-  const serve = entry.steps.find(({ kind }) => kind === "serve");
-  if (live === undefined || serve === undefined || verdict === "unknown" || objects === 0) return entry;
-  if (serve.spec !== undefined || objects > MAX_COUNTED) {
+  const [first] = entry.steps;
+  if (live === undefined || first === undefined || first.kind === "apply" || objects === 0) return entry;
+  if (verdict === "unknown") return entry;
+  if (first.spec !== undefined || objects > MAX_COUNTED) {
     const text = `its objects were not tried: that takes a version that is served, and at most ${MAX_COUNTED} objects`;
     return { ...entry, notes: [...notes, `${text}; ksvm migrate -f --apply tries them`] };
   }
@@ -112,10 +113,13 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
   const { count, fieldVersions, unreadableIn } = found;
   const facts = { lostIn: unreadableIn, hasGoneFields: fieldVersions !== undefined };
   const [first, ...further] = steps(live, file, facts).steps;
-  // Nothing is known of what a webhook will convert that nobody can ask yet. It comes first, or when objects have left.
+  // Nothing is known of what a webhook will convert that nobody can ask yet, or of what one keeps for itself that goes.
   const isAnew = webhookOf((first?.spec ?? live?.spec)?.["conversion"]) !== webhookOf(live?.spec.conversion);
-  const isKept = live !== undefined && (!bringsOtherWebhook(file, live) || (further.length > 0 && !isAnew));
-  const read = isKept && count !== undefined ? readLosses(client, live, file, count, signal) : undefined;
+  const isSame = webhookOf(file.spec["conversion"]) === webhookOf(live?.spec.conversion);
+  const isKept = live !== undefined && (isSame || (bringsOtherWebhook(file, live) && further.length > 0 && !isAnew));
+  const isUnserved = live?.spec.versions.every(({ served }) => !served) === true;
+  const total = isUnserved ? Infinity : count;
+  const read = isKept && total !== undefined ? readLosses(client, live, file, total, signal) : undefined;
   const losses = await read?.catch((error: unknown) => void refusal(error));
   const plan = steps(live, file, { ...facts, isLossless: losses?.length === 0 });
   let entry = withoutUndefined<CheckEntry>({
@@ -190,7 +194,7 @@ function notesOn(
   const fields = named(losses?.map(lossText) ?? []);
   return [
     [file.spec, live.spec].some(hasUnsafeInteger) && `${ROUNDED}: it has to be applied by kubectl`,
-    losses === undefined && (count ?? 0) > 0 && `which fields of objects ${target} does not have is not known`,
+    losses === undefined && (count ?? 1) > 0 && `which fields of objects ${target} does not have is not known`,
     fields !== "" &&
       `its schema lacks ${fields}: clients no longer see that, and the next write of an object deletes it`,
     fieldVersions !== undefined &&

@@ -100,6 +100,13 @@ export const PAIRS: readonly Pair[] = [
     "needs-migration: serve, flip v1 v2+, migrate v2, apply v1 v2+",
   ],
   [
+    "a version leaves, and the storage version gets a field that objects of it have",
+    "v1:ab v2:a+",
+    "v2:ab+",
+    "needs-migration: serve v1 v2+, migrate v2, apply v2+",
+    LISTED,
+  ],
+  [
     "a version leaves whose fields the storage version hides",
     "v1:ab v2:a+",
     "v2:a+",

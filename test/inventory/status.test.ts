@@ -5,7 +5,8 @@ import {
   type MigrationStatus,
   type StorageVersionMigration,
 } from "../../src/api/migration.ts";
-import { type ClusterStatus, migrationLine, statusOf } from "../../src/inventory/status.ts";
+import { statusOf } from "../../src/cli/commands/status-command.ts";
+import { type ClusterStatus, migrationLine } from "../../src/inventory/status.ts";
 
 function migration(status?: MigrationStatus): StorageVersionMigration {
   return {

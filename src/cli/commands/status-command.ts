@@ -1,7 +1,7 @@
 import { createLogUpdate } from "log-update";
 import { systemClock } from "../../clock.ts";
 import { KsvmError } from "../../errors.ts";
-import { type ClusterStatus, readStatus, statusOf } from "../../inventory/status.ts";
+import { type ClusterStatus, readStatus } from "../../inventory/status.ts";
 import { retry } from "../../kube/retry.ts";
 import { defineCommand } from "../shared/command.ts";
 import { connect } from "../shared/connect.ts";
@@ -77,6 +77,18 @@ export const STATUS_COMMAND = defineCommand({
     }
   },
 });
+
+/** The part of a status that is about one resource or one migration. */
+export function statusOf(status: ClusterStatus, name: string): ClusterStatus {
+  const migrations = status.migrations.filter((line) => line.name === name || line.resource === name);
+  const resources = new Set([name, ...migrations.map(({ resource }) => resource)]);
+  return {
+    ...status,
+    migrations,
+    runs: status.runs.filter(({ resource }) => resources.has(resource)),
+    freezes: status.freezes.filter(({ crd }) => resources.has(crd)),
+  };
+}
 
 function isEmpty({ freezes, migrations, runs }: ClusterStatus): boolean {
   return migrations.length + runs.length + freezes.length === 0;
