@@ -9,7 +9,7 @@ const META_FIELDS = new Set(["apiVersion", "kind", "metadata"]);
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
  * @param isApply finds the fields over which a server-side apply fails instead: those that are `not declared in schema`.
- * To it, an object of which no field is described is open, but for the whole one.
+ * To it, an object of which no field is described is open, except at the root.
  */
 export function droppedFields(
   schema: JsonObject | undefined,

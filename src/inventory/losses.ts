@@ -46,7 +46,7 @@ export async function readLosses(
   // Of a CRD that preserves unknown fields, an object may have more than the schema of the version that it is stored in.
   const isDropping = (name: string): boolean => name === file.target || (isOpen && mayBeStored(name));
   const schemas = file.versions.filter(({ name }) => isDropping(name)).map(schemaOf);
-  // Each is read, since one may show what another hides. Of what a webhook converts, only the file's storage version.
+  // Each is read: one may show what another hides. Of what a webhook converts, only the file's storage version is.
   const compared = versions.filter(({ name, served, storage }) => {
     if (hasConversionWebhook(live)) return served && name === file.target;
     return (served && isRead) || (!isOpen && (storage || mayBeStored(name)));

@@ -42,9 +42,9 @@ export interface Step {
 export interface Route {
   /**
    * - `applicable`: any client can apply the file as it is; ksvm rewrites objects first where there are steps for it
-   * - `needs-migration`: objects may be stored in a version that it drops, or has no conversion for
+   * - `needs-migration`: objects may be stored in a version that it drops, narrows, or has no conversion for
    * - `refused`: there is no way
-   * - `data-loss`: objects cannot be read, and could not be afterwards
+   * - `data-loss`: objects are stored in a version that the CRD lacks. Fields that are lost are no verdict, but notes
    */
   readonly verdict: "applicable" | "needs-migration" | "refused" | "data-loss";
   /** Why, as one sentence. */
@@ -60,11 +60,11 @@ export interface Facts {
   readonly lostIn?: string | undefined;
   /** Whether no object has a field that the file's schemas lack. */
   readonly isLossless?: boolean | undefined;
-  /** Whether managedFields of objects name versions that leave with the file: a migration ends that. */
+  /** Whether managedFields of objects name versions that leave or are gone: a migration ends that. */
   readonly hasGoneFields?: boolean | undefined;
-  /** The `uid/generation` of the CRD at which this call tried every object in the file's storage version. */
+  /** The `uid/generation` of the CRD at which this run tried every object in the file's storage version. */
   readonly tried?: string | undefined;
-  /** The `uid/generation` of the CRD at which this call rewrote every object. */
+  /** The `uid/generation` of the CRD at which this run rewrote every object. */
   readonly rewritten?: string | undefined;
 }
 
@@ -74,8 +74,8 @@ const CRD_API_VERSION = "apiextensions.k8s.io/v1";
  * The steps that are left between the CRD of the cluster and a file. Everything else follows from them: what `check -f`
  * says, and what `migrate -f` does. What was written is in the CRD, so that after a kill at any point they go on there.
  *
- * No version is dropped before this call has rewritten every object. What storedVersions says is no proof: other clients
- * write it, too.
+ * No version is dropped before this run of ksvm has rewritten every object: after a kill it does all of that again. What
+ * storedVersions says is no proof, since other clients write it, too.
  *
  * @param live missing where the cluster has no such CRD
  */
@@ -102,8 +102,8 @@ export function steps(
   const isMove = target !== storageVersion(live);
 
   const problem = crdProblem(live);
-  // A file that drops nothing may itself repair the CRD, as by serving a version again. It ends preserveUnknownFields
-  // only where no object would lose a field. Whether its schemas are structural says the API server.
+  // A file that drops nothing may itself repair the CRD, as by serving a version again. Unless it is known that no
+  // object loses a field, preserveUnknownFields counts as kept, and the file is refused. The API server judges schemas.
   const preserveUnknownFields = isLossless !== true && live.spec.preserveUnknownFields === true;
   const conditions = (live.status?.conditions ?? []).filter(({ type }) => type !== "NonStructuralSchema");
   const conversion = (file.spec["conversion"] ?? { strategy: "None" }) as V1CustomResourceConversion;
@@ -117,7 +117,7 @@ export function steps(
   if (problem && (outgoing.length > 0 || isUnwritable || caused)) return noWay(problem.reason, problem.help);
   if (caused) return noWay(`with this file ${caused.reason}`, "change that in this file");
   if (lostIn !== undefined && (!hasVersion(file, lostIn) || isMove || outgoing.length > 0)) {
-    const reason = `objects are stored in ${lostIn}, which the CRD lacks: no client can read them, and none can rewrite them`;
+    const reason = `objects are stored in ${lostIn}, which the CRD lacks: no client can read or rewrite them`;
     const help = [`bring them back: ksvm doctor ${name} --repair`, "then apply this file"];
     return { verdict: "data-loss", reason, help, steps: [] };
   }
@@ -131,6 +131,7 @@ export function steps(
     return noWay(reason, `keep a webhook that knows ${target} in this file, and leave it out in the next one`);
   }
 
+  // A problem that such a file ends by its serve step, such as a storage version that is not served, is none by then.
   const isRewrite = outgoing.length > 0 || (hasGoneFields && (problem === undefined || isMove) && !isFrozenByOther);
   // The storage version moves in a step of its own, so that objects are rewritten in it before the file is applied.
   const isFlip = isMove && isRewrite;
@@ -157,7 +158,7 @@ export function steps(
   const owner = storedVersionsOwner(live);
   const unlisted = `storedVersions${owner === undefined ? "" : `, written by ${owner},`} does not list ${names}`;
   const isProven = owner === CRD_FIELD_MANAGER || (owner === undefined && pruneDoubt(live) === undefined);
-  const proof = "; only a prune by ksvm proves that none is";
+  const proof = "; only a prune by ksvm proves that no object is stored there";
   return isProven ? applicable(`${what}, and ${unlisted}`, left) : needs(`, although ${unlisted}${proof}`);
 }
 
@@ -200,7 +201,7 @@ function serveStep(live: Crd, file: CrdManifest): Step {
   const known = live.spec.versions.find(({ name }) => name === target);
   const wanted = file.versions.find(({ name }) => name === target);
   const isLeft = live.spec.versions.some(({ name }) => isLeaving(live, file, name));
-  // The file's webhook knows the versions that the file has. One that leaves is left by the conversion of now, if any can.
+  // The file's webhook may not know a version that leaves. Then the conversion of now stays, if it knows the target.
   const { conversion = live.spec.conversion } = known !== undefined && isLeft ? {} : conversionOf(file, live);
   const isServed =
     known?.served === true &&
@@ -247,7 +248,7 @@ function migrateStep({ name, target }: CrdManifest, outgoing: string): Step {
 }
 
 function applyStep(spec: JsonObject): Step {
-  return { kind: "apply", does: "writes what the file says", why: "no object needs what it takes away", spec };
+  return { kind: "apply", does: "writes what the file says", why: "no object is stored in what it drops", spec };
 }
 
 /** `spec.conversion` of the file, with the CA bundle that another client put into the CRD for the same webhook. */

@@ -91,7 +91,7 @@ async function tryServed(asked: Question, entry: CheckEntry, live: Crd | undefin
   if (live === undefined || first === undefined || first.kind === "apply" || objects === 0) return entry;
   if (verdict === "unknown") return entry;
   if (first.spec !== undefined || objects > MAX_COUNTED) {
-    const text = `its objects were not tried: that takes a version that is served, and at most ${MAX_COUNTED} objects`;
+    const text = `its objects were not tried: ${file.target} is not served as the file has it, or they are too many`;
     return { ...entry, notes: [...notes, `${text}; ksvm migrate -f --apply tries them`] };
   }
   try {
@@ -113,13 +113,13 @@ async function survey(asked: Question, live: Crd | undefined): Promise<CheckEntr
   const { count, fieldVersions, unreadableIn } = found;
   const facts = { lostIn: unreadableIn, hasGoneFields: fieldVersions !== undefined };
   const [first, ...further] = steps(live, file, facts).steps;
-  // Nothing is known of what a webhook will convert that nobody can ask yet, or of what one keeps for itself that goes.
+  // Losses are read through the conversion of now: the file has to keep it, or to change it in a later step only.
   const isAnew = webhookOf((first?.spec ?? live?.spec)?.["conversion"]) !== webhookOf(live?.spec.conversion);
   const isSame = webhookOf(file.spec["conversion"]) === webhookOf(live?.spec.conversion);
-  const isKept = live !== undefined && (isSame || (bringsOtherWebhook(file, live) && further.length > 0 && !isAnew));
+  const isRead = live !== undefined && (isSame || (bringsOtherWebhook(file, live) && further.length > 0 && !isAnew));
   const isUnserved = live?.spec.versions.every(({ served }) => !served) === true;
   const total = isUnserved ? Infinity : count;
-  const read = isKept && total !== undefined ? readLosses(client, live, file, total, signal) : undefined;
+  const read = isRead && total !== undefined ? readLosses(client, live, file, total, signal) : undefined;
   const losses = await read?.catch((error: unknown) => void refusal(error));
   const plan = steps(live, file, { ...facts, isLossless: losses?.length === 0 });
   let entry = withoutUndefined<CheckEntry>({
@@ -196,7 +196,7 @@ function notesOn(
     [file.spec, live.spec].some(hasUnsafeInteger) && `${ROUNDED}: it has to be applied by kubectl`,
     losses === undefined && (count ?? 1) > 0 && `which fields of objects ${target} does not have is not known`,
     fields !== "" &&
-      `its schema lacks ${fields}: clients no longer see that, and the next write of an object deletes it`,
+      `its schema lacks ${fields}: clients no longer see that, and any write of an object deletes it, also a migration's`,
     fieldVersions !== undefined &&
       `${fieldVersionsText(fieldVersions)}: once that is gone, no client can apply them; ksvm migrate -f ends that`,
     bringsOtherWebhook(file, live) &&
@@ -223,7 +223,7 @@ function rejected(entry: CheckEntry, live: Crd, { failed, failures, fieldVersion
   const reason =
     failed > 0
       ? `objects are refused in the storage version of this file (${failed}): ${named(texts, failed)}`
-      : `managedFields of objects still name ${versions}: its schema refuses a value, or clients keep writing them`;
+      : `a rewrite leaves ${versions} in managedFields: the file's schema refuses a value, or clients keep writing`;
   const help = ["change these objects, or the schema or webhook that refuses them, and apply this file again"];
   return { ...entry, verdict: "refused", reason, help, steps: [] };
 }
@@ -283,7 +283,8 @@ export async function upgrade(client: Client, file: CrdManifest, options: Upgrad
     return { outcome: checked.verdict === "applicable" ? "done" : "refused", entry: checked };
   }
   if (entry.steps.length > 0 && [file.spec, found?.spec].some(hasUnsafeInteger)) {
-    const help = [isMigration ? `ksvm migrate ${file.name} --force, then use kubectl` : "use kubectl"];
+    const first = isMigration ? `: store ${file.target}, then ksvm migrate ${file.name} --force, then the file` : "";
+    const help = [`use kubectl${first}`];
     return { outcome: "refused", entry: { ...entry, verdict: "refused", reason: ROUNDED, help, steps: [] } };
   }
   const unaborted = { client, file, signal: new AbortController().signal };
@@ -395,7 +396,7 @@ const POLL_MS = 1_000;
 
 /**
  * Tries to write each object in the file's storage version by a dry run. It waits until that version is served and its
- * webhook answers. Where an object is refused, the spec is put back as it was: nothing is stored in that version yet.
+ * webhook answers. Where an object is refused, the spec is put back to what this run found.
  *
  * @param before the CRD as it was; the same where nothing was written
  * @returns what speaks against the file, if anything does

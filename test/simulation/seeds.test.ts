@@ -5,7 +5,7 @@ import { World } from "./world/world.ts";
 
 tap.setTimeout(1_800_000);
 
-const SEEDS = 250;
+const SEEDS = 200;
 /** These are played once more, in another order. */
 const AGAIN = 4;
 

@@ -3,8 +3,8 @@ import t, { type Test } from "tap";
 import { readsOf } from "../control-plane/api-requests.ts";
 import type { ManagedProcess } from "../control-plane/control-plane.ts";
 import { Cluster } from "../integration/cluster.ts";
-import { between, IS_LONG, randomFrom } from "./random.ts";
-import { Scenario } from "./scenario.ts";
+import { between, IS_LONG, randomFrom } from "../chaos/random.ts";
+import { Scenario } from "../chaos/scenario.ts";
 import { TEST_SEED } from "../seed.ts";
 
 const seed = TEST_SEED;
@@ -50,8 +50,4 @@ await t.test("kill -9 and restart of the API server in mid-run", (t) =>
   }),
 );
 
-if (IS_LONG) {
-  await t.test("kill -9 and restart of etcd in mid-run", (t) =>
-    killInMidRun(t, "etcd", () => cluster.controlPlane.etcd),
-  );
-}
+await t.test("kill -9 and restart of etcd in mid-run", (t) => killInMidRun(t, "etcd", () => cluster.controlPlane.etcd));
