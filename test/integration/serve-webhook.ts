@@ -36,7 +36,9 @@ export async function serveWebhook(
     now: new Date(),
     lifetimeMs: 3_600_000,
   });
-  const server = https.createServer({ cert: pair.certPem, key: pair.keyPem }, (request, response) => {
+  // An API server uses an idle connection again for 90 s. Node.js would reset it after 5 s, perhaps as it is used.
+  const options = { cert: pair.certPem, key: pair.keyPem, keepAliveTimeout: 120_000 };
+  const server = https.createServer(options, (request, response) => {
     if (down) {
       request.socket.destroy();
       return;

@@ -153,13 +153,16 @@ class RealWorld implements World {
       now,
       lifetimeMs: 3_600_000,
     });
-    const server = https.createServer({ cert: pair.certPem, key: pair.keyPem }, (request, response) => {
-      const chunks: Buffer[] = [];
-      request.on("data", (chunk: Buffer) => chunks.push(chunk));
-      request.on("end", () => {
-        void this.#answerCall(request.url ?? "", JSON.parse(Buffer.concat(chunks).toString()), response);
-      });
-    });
+    const server = https.createServer(
+      { cert: pair.certPem, key: pair.keyPem, keepAliveTimeout: 120_000 },
+      (request, response) => {
+        const chunks: Buffer[] = [];
+        request.on("data", (chunk: Buffer) => chunks.push(chunk));
+        request.on("end", () => {
+          void this.#answerCall(request.url ?? "", JSON.parse(Buffer.concat(chunks).toString()), response);
+        });
+      },
+    );
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     return { server, caBundle: Buffer.from(pair.caPem).toString("base64") };
   }
