@@ -8,8 +8,8 @@ const META_FIELDS = new Set(["apiVersion", "kind", "metadata"]);
  * The paths of the fields of a value that an API server drops as it reads the value by a schema.
  *
  * https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go
- * @param isApply finds the fields over which a server-side apply fails instead: those that are `not declared in schema`.
- * To it, an object of which no field is described is open, except at the root.
+ * @param isApply finds the fields that fail a server-side apply as `not declared in schema`, instead. An apply takes an
+ * object without described fields for open, except at the root.
  */
 export function droppedFields(
   schema: JsonObject | undefined,
