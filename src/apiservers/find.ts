@@ -24,7 +24,7 @@ export interface Answers<T> {
 
 /**
  * An API server that may live was not asked, or is behind. Nothing is concluded about it: it is waited for, without a
- * freeze. Always worth another attempt.
+ * freeze, for a little longer than its identity Lease lives.
  */
 export class ApiServerMissing extends KsvmError {
   override readonly name = "ApiServerMissing";

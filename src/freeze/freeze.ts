@@ -64,14 +64,18 @@ export function freezerOf({ annotations = {}, managedFields = [] }: ObjectMeta):
   return isOurs || mayBeOurs ? (parseOwner(annotations[OWNER]) ?? "other") : "other";
 }
 
-/** The webhook where its configuration is installed, else a policy for this one CRD. */
+/**
+ * The webhook where its configuration is installed, else a policy for this one CRD. One that a dead run left denies
+ * before the webhook is asked, so it is taken over.
+ */
 export async function chooseGuard(client: Client, crdName: string, signal: AbortSignal): Promise<Guard> {
-  const path = `${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`;
-  const find = (): Promise<unknown> =>
-    // Who may not see it installs a policy, which does no harm beside the webhook.
-    unlessForbidden(client.find(path, { signal }));
-  const isInstalled = (await retry(client, find, { signal })) !== undefined;
-  return isInstalled ? { kind: "webhook", name: WEBHOOK_NAME } : { kind: "policy", name: policyName(crdName) };
+  const name = policyName(crdName);
+  const isThere = async (path: string): Promise<boolean> =>
+    // Who may not see the webhook installs a policy, which does no harm beside it.
+    (await retry(client, () => unlessForbidden(client.find(path, { signal })), { signal })) !== undefined;
+  const isWebhook =
+    (await isThere(`${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`)) && !(await isThere(`${BINDINGS}/${name}`));
+  return isWebhook ? { kind: "webhook", name: WEBHOOK_NAME } : { kind: "policy", name };
 }
 
 const MAX_NAME = 253;
@@ -114,9 +118,8 @@ export async function freeze(
       const text = `"${freezer.identity}" is migrating it (Lease "${freezer.lease}"); wait for it to end`;
       throw new KsvmError("AlreadyMigrating", `Cannot migrate "${name}": ${text}`);
     }
-    // The owner goes first. A freeze that arrives late, after the run has ended, must fail: the run has taken the owner off by then,
-    // which moved the resourceVersion.
-    // Not broken off half way: a claim that arrives after the run has ended would name a run that is over.
+    // The owner goes first, and is not broken off: a claim that arrives after the run would name a run that is over.
+    // So a freeze that arrives late fails: the run took its claim off when it ended, and moved the resourceVersion.
     const claimed = await annotate(client, crd, { [OWNER]: JSON.stringify(owner) }, new AbortController().signal);
     signal.throwIfAborted();
     if (claimed === undefined) continue;
@@ -185,8 +188,8 @@ async function installPolicy(client: Client, crdName: string, owner: FreezeOwner
 const UNFREEZE_MS = 120_000;
 
 /**
- * Lifts the freeze of one run: removes its policy, then the annotations. Whatever is left of a run that dies in between
- * has its annotation, so that the next one finds it. The freeze and the policy of another run or client are left alone.
+ * Lifts the freeze of one run: removes its policy, then the annotations, by which the next run finds what is left of one
+ * that dies in between. The freeze and the policy of another run or client are left alone.
  *
  * @param guard of that run, where it is known
  * @returns whether there was a freeze to lift

@@ -7,7 +7,7 @@ import { MIGRATING } from "../freeze/rule.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden } from "../kube/errors.ts";
 import { type Crd, CRDS, hasConversionWebhook, isClean, METADATA_LIST, storageVersion } from "../kube/objects.ts";
-import { eachOf } from "../migrator/migrate-crd.ts";
+import { AT_ONCE, eachOf } from "../migrator/migrate-crd.ts";
 import { crdProblem, lostVersions, pruneDoubt, unlistedVersions } from "../migrator/crd-state.ts";
 import { everyItem, fieldVersionsText, findCrd, type FoundObjects, lookAtObjects, objectsOf } from "./inventory.ts";
 import { isRestored } from "./repair.ts";
@@ -57,7 +57,7 @@ export async function examine(
   const names = new Set(given);
   if (given.length === 0)
     for await (const { metadata } of everyItem(client, CRDS, signal, METADATA_LIST)) names.add(metadata.name);
-  const found = await eachOf([...names].toSorted(), async (name) => {
+  const found = await eachOf([...names].toSorted(), AT_ONCE, async (name) => {
     const findings = await examineCrd(client, name, signal);
     if (findings !== undefined || given.length === 0) return findings ?? [];
     throw new KsvmError("ResourceNotFound", `Cannot diagnose "${name}": no CustomResourceDefinition has this name`);

@@ -12,7 +12,7 @@ import {
   storedEncodingOf,
   versionTextOf,
 } from "../resources/storage-states.ts";
-import { eachOf } from "../migrator/migrate-crd.ts";
+import { AT_ONCE, eachOf } from "../migrator/migrate-crd.ts";
 import { crdProblem, pruneDoubt, storedVersionsOwner, unlistedVersions } from "../migrator/crd-state.ts";
 import {
   ask,
@@ -79,7 +79,7 @@ export async function readPlan(
   const selected = (await readEntries(client, selection, signal)).filter(
     (entry) => (!stale || isStale(entry)) && (!crdsOnly || entry.type === "CustomResourceDefinition"),
   );
-  return eachOf(selected, async (entry) => {
+  return eachOf(selected, AT_ONCE, async (entry) => {
     const { conversion, name, servedVersions: versions, storageVersion: storage } = entry;
     const [plural = "", ...group] = name.split(".");
     const listed = { group: group.join("."), plural, versions, hasWebhook: conversion !== undefined };

@@ -16,13 +16,13 @@ export interface Run {
   /** Unique to this run. */
   readonly identity: string;
   readonly emit: (event: MigrationEvent) => void;
-  /** Whether only its own proof ends it, since it has work to do. What others prune from then on says nothing. */
+  /** Whether it has work to do. Once it has, a storedVersions that another client prunes does not end it. */
   isDue: boolean;
   /** How often it began again because what it rests on changed. */
   changes: number;
   /**
    * When it last got further, on the monotonic clock: when an object was rewritten, or the checkpoint moved on. What it
-   * waits for other runs and for the settle time is added, since nothing is to be done then.
+   * waits for other runs and for the settle time is added, so that it does not count as idle.
    */
   progressAt: number;
 }
@@ -108,6 +108,7 @@ export async function rewrite(
   { dryRun = false, maxInFlight, maxQps, signal }: MigrateOptions,
   { assertCurrent, onPosition, resume }: Partial<Work> = {},
 ): Promise<Tally> {
+  if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
   let rewritten = 0;
   let token = resume?.continueToken;
   const told = (tally: Tally, continueToken?: string): void => {

@@ -1,4 +1,5 @@
 import { objectIn } from "../api/json-fields.ts";
+import { KsvmError } from "../errors.ts";
 import { CRD_FIELD_MANAGER } from "../freeze/rule.ts";
 import { type Crd, hasConversionWebhook, storageVersion } from "../kube/objects.ts";
 
@@ -25,6 +26,13 @@ export function crdProblem(crd: Crd): CrdProblem | undefined {
     preservesUnknownFields(crd) ??
     notStructural(crd)
   );
+}
+
+/** @throws {KsvmError} ResourceNotMigratable where there is a problem */
+export function assertMigratable(crd: Crd, problem: CrdProblem | undefined): void {
+  if (problem === undefined) return;
+  const text = `${problem.reason}; ${problem.help}`;
+  throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${crd.metadata.name}": ${text}`);
 }
 
 /** The finalizer may write objects in an earlier version for minutes. */
@@ -66,7 +74,8 @@ function conflictOfNames(crd: Crd): CrdProblem | undefined {
   };
 }
 
-function notServed(crd: Crd): CrdProblem | undefined {
+/** No version is served, or each write would go through a schema that lacks fields. */
+export function notServed(crd: Crd): CrdProblem | undefined {
   const { versions } = crd.spec;
   const storage = storageVersion(crd);
   const stored = versions.find((version) => version.name === storage);

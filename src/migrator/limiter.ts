@@ -7,7 +7,7 @@ export const DEFAULT_MAX_IN_FLIGHT = 64;
 interface LimiterOptions {
   /** @default {@link DEFAULT_MAX_IN_FLIGHT} */
   readonly maxInFlight?: number | undefined;
-  /** Requests begun in a second. @default no limit */
+  /** Objects begun in a second. @default no limit */
   readonly maxQps?: number | undefined;
 }
 

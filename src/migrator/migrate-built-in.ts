@@ -120,9 +120,7 @@ async function attempt(
   settled?.add(waitFor(foundation));
   const { crd, epoch, resource } = foundation;
 
-  const left = lease.checkpoint;
-  const resume = left?.epoch === epoch && left.purpose === purpose ? left : undefined;
-  if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
+  const resume = lease.checkpointFor(epoch, purpose);
   const target = crd === undefined ? builtInTarget(resource) : crdTarget(crd);
   const assertCurrent = async (): Promise<void> => {
     const now = crd && (await readCrd(client, name, signal));
@@ -231,6 +229,7 @@ function builtInTarget({ group, kind, plural, version }: AgreedResource): Target
     kind,
     storedAs: apiVersion({ group, version }),
     otherVersions: [],
+    isConverted: false,
     wantedFields: () => undefined,
     hasStatus: false,
   };

@@ -4,7 +4,7 @@ import { KsvmError, messageOf } from "../errors.ts";
 import { chooseGuard, freeze, parseOwner, unfreeze, unfreezeLeftBehind } from "../freeze/freeze.ts";
 import { proveFreeze } from "../freeze/prove.ts";
 import { CRD_FIELD_MANAGER, freezeLifted, type Guard, MIGRATING, OWNER } from "../freeze/rule.ts";
-import { crdProblem, storedVersionsOwner } from "./crd-state.ts";
+import { assertMigratable, crdProblem, storedVersionsOwner } from "./crd-state.ts";
 import type { Client } from "../kube/client.ts";
 import { whose } from "../kube/errors.ts";
 import {
@@ -22,7 +22,7 @@ import { retry } from "../kube/retry.ts";
 import { watch } from "../kube/watch.ts";
 import { beginsAgain, mayBeginAgain, newRun, pauseMs, rewrite, type Run, yieldToInTree } from "./attempts.ts";
 import { DEFAULT_MAX_IN_FLIGHT } from "./limiter.ts";
-import { type Target, targetOf, tryOneWrite } from "./rewrite.ts";
+import { targetOf, tryOneWrite } from "./rewrite.ts";
 import { assertRights, rightsForDryRun, rightsForFreeze, rightsForRewrite } from "./rights.ts";
 import { checkpointPurpose, DEFAULT_LEASE_NAMESPACE, hasRunLease, type Position, RunLease } from "./run-lease.ts";
 import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } from "./types.ts";
@@ -45,9 +45,10 @@ import type { MigrateOptions, MigrationEnd, MigrationEvent, MigrationResult } fr
  *
  * Why the prune is safe: it is a compare-and-swap on a read that shows the uid and generation of step 2, so the storage
  * version was the same all the time. Since step 3 every API server writes in it, and since step 4 no earlier write is
- * under way. An API server that starts later reads the CRD from etcd, so that it never knew an earlier spec. So whatever was stored
- * otherwise lies below the watermark, and was rewritten. Step 4 is left out only where the spec has been the same for
- * three hours, by two clocks. Step 10 is a second look, for an API server that had no identity Lease at first.
+ * under way. An API server that starts later reads the CRD from etcd, so that it never knew an earlier spec. So whatever
+ * was stored otherwise lies below the watermark, and was rewritten. Step 4 is left out only where the spec has been the
+ * same for three hours, by two clocks. Nothing rests on step 10: it finds an API server that had no identity Lease at
+ * first and is behind now.
  *
  * What the freeze is for: users get a clear answer instead of a run that begins again, and no two runs work on one CRD.
  * By its owner annotation a run that lost its Lease finds out before it prunes. No safety rests on the guard; a
@@ -62,7 +63,6 @@ interface Ready {
    * change of the spec, so as long as it is the same, the storage version has been the same all the time.
    */
   readonly atStart: Crd;
-  readonly target: Target;
   readonly guard: Guard;
   /** When it was ready, on the monotonic clock. */
   readonly since: number;
@@ -70,10 +70,8 @@ interface Ready {
 
 /**
  * Migrates CRDs. All of them share the wait, in which nothing is frozen. Then they follow, some at a time, and each ends
- * by itself: one that fails holds up none.
- *
- * A run begins again at step 1 where the CRD changed, and where a webhook or an API server failed: it waits without a
- * freeze, and goes on where it was.
+ * by itself: one that fails holds up none. A run begins again at step 1 where the CRD changed, and where a webhook or an
+ * API server failed: once the others are through it waits without a freeze, and goes on where it was.
  *
  * @returns how each ended, in the order of the names. An interrupted one ends with the reason of the signal.
  */
@@ -86,9 +84,9 @@ export async function migrateCrds(
   const ends = new Map<string, MigrationEnd>();
   let pending: readonly Run[] = [...new Set(names)].map((name) => newRun(client, name, options));
   // Each has its own share, so that one whose webhook hangs holds up none.
-  const atOnce = Math.max(1, Math.min(AT_ONCE, pending.length));
   const { maxInFlight = DEFAULT_MAX_IN_FLIGHT, maxQps = Number.POSITIVE_INFINITY } = options;
-  const share = { ...options, maxInFlight: Math.ceil(maxInFlight / atOnce), maxQps: maxQps / atOnce };
+  const atOnce = Math.max(1, Math.min(AT_ONCE, pending.length, maxInFlight));
+  const share = { ...options, maxInFlight: Math.floor(maxInFlight / atOnce), maxQps: maxQps / atOnce };
   while (pending.length > 0) {
     const again = new Map<Run, number>();
     const begun = clock.monotonic();
@@ -110,10 +108,10 @@ export async function migrateCrds(
 
     // 1. and 2. for all of them.
     const prepared = new Map<Run, Ready>();
-    await eachOf(pending, async (run) => {
+    await eachOf(pending, atOnce, async (run) => {
       run.progressAt += clock.monotonic() - begun;
       try {
-        const found = await prepare(client, run, options);
+        const found = await prepare(client, run, share);
         if ("outcome" in found) succeed(run, found);
         else prepared.set(run, found);
       } catch (error) {
@@ -126,7 +124,7 @@ export async function migrateCrds(
     const unsettled = await settleAll(client, ready, options);
 
     // 5. to 12. Some at a time, since each waits for its guard to come into force.
-    await eachOf(ready, async (one) => {
+    await eachOf(ready, atOnce, async (one) => {
       const { run } = one;
       if (unsettled.has(run)) return failOrBeginAgain(run, unsettled.get(run));
       // The wait and the turns of others are no time without progress.
@@ -145,18 +143,22 @@ export async function migrateCrds(
   return [...new Set(names)].map((name) => ends.get(name) ?? { name, error: options.signal.reason });
 }
 
-/** Each holds two pages of objects. */
-const AT_ONCE = 8;
+/** How many CRDs are looked at, or migrated, at the same time: each holds two pages of objects. */
+export const AT_ONCE = 8;
 
-/** Does the same for each item, some at a time. @returns what came of each, in their order. @throws what `work` throws */
-export async function eachOf<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<readonly R[]> {
+/** Does the same for each item, `atOnce` at a time. @returns what came of each, in order. @throws what `work` throws */
+export async function eachOf<T, R>(
+  items: readonly T[],
+  atOnce: number,
+  work: (item: T) => Promise<R>,
+): Promise<readonly R[]> {
   const results: R[] = [];
   // One iterator for all workers: each takes the next item.
   const queue = items.entries();
   const worker = async (): Promise<void> => {
     for (const [index, item] of queue) results[index] = await work(item);
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
+  await Promise.all(Array.from({ length: atOnce }, worker));
   return results;
 }
 
@@ -170,14 +172,12 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
   // Whatever comes next takes its time. What a dead run left must not stay meanwhile.
   if (!dryRun && (await unfreezeLeftBehind(client, crd, signal))) run.emit({ type: "unfrozen" });
   run.isDue ||= force || !isClean(crd);
-  if (!run.isDue && !dryRun) {
+  if (!dryRun) {
     // What another client pruned while a run is half done says nothing about the objects.
-    const lease = { namespace: leaseNamespace, resource: run.name, signal };
-    if (!(await hasRunLease(client, lease))) {
-      return { resource: run.name, outcome: "nothing-to-do", ...versionsOf(crd) };
-    }
+    run.isDue ||= await hasRunLease(client, { namespace: leaseNamespace, resource: run.name, signal });
+    if (!run.isDue) return { resource: run.name, outcome: "nothing-to-do", ...versionsOf(crd) };
   }
-  assertMigratable(crd);
+  assertMigratable(crd, crdProblem(crd));
   const target = targetOf(crd);
   if (dryRun) {
     await assertRights(client, run.name, rightsForDryRun(target.resource), signal);
@@ -188,8 +188,8 @@ async function prepare(client: Client, run: Run, options: MigrateOptions): Promi
   const guard = await assertMayMigrate(client, target.resource, options);
   await tryOneWrite(client, target, signal);
   const atStart = await readCrd(client, run.name, signal);
-  assertMigratable(atStart);
-  return { run, atStart, target: targetOf(atStart), guard, since: client.clock.monotonic() };
+  assertMigratable(atStart, crdProblem(atStart));
+  return { run, atStart, guard, since: client.clock.monotonic() };
 }
 
 /** @returns the guard of a run. @throws {KsvmError} Forbidden with every right that the user lacks */
@@ -213,13 +213,6 @@ async function readCrd(client: Client, name: string, signal: AbortSignal): Promi
   const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${name}`, { signal }), { signal });
   if (crd !== undefined) return crd;
   throw new KsvmError("ResourceNotFound", `Cannot find "${name}": there is no CustomResourceDefinition of this name`);
-}
-
-function assertMigratable(crd: Crd): void {
-  const problem = crdProblem(crd);
-  if (problem === undefined) return;
-  const text = `${problem.reason}; ${problem.help}`;
-  throw new KsvmError("ResourceNotMigratable", `Cannot migrate "${crd.metadata.name}": ${text}`);
 }
 
 function versionsOf(crd: Crd): Required<Pick<MigrationResult, "storageVersion" | "storedVersions" | "epoch">> {
@@ -294,7 +287,7 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
 /** Steps 5 to 11. */
 async function migrateHeld(
   client: Client,
-  { atStart, guard, run, target }: Ready,
+  { atStart, guard, run }: Ready,
   options: MigrateOptions,
   lease: RunLease,
   changed: AbortController,
@@ -312,9 +305,7 @@ async function migrateHeld(
 
   // 7. to 9. Rewrite every object, from where an earlier run of the same epoch and purpose stood.
   const purpose = checkpointPurpose(options, identity);
-  const left = lease.checkpoint;
-  const resume = left?.epoch === epochOf(atStart) && left.purpose === purpose ? left : undefined;
-  if (resume !== undefined) run.emit({ type: "resumed", watermark: resume.watermark });
+  const resume = lease.checkpointFor(epochOf(atStart), purpose);
   const assertCurrent = async (): Promise<void> => {
     const crd = await retry(client, () => client.get<KubeObject>(`${CRDS}/${name}`, { accept: METADATA, signal }), {
       signal,
@@ -324,7 +315,8 @@ async function migrateHeld(
   const onPosition = (position: Position): void => {
     lease.checkpoint = { epoch: epochOf(atStart), purpose, ...position };
   };
-  const tally = await rewrite(client, run, target, { ...options, signal }, { assertCurrent, onPosition, resume });
+  const work = { assertCurrent, onPosition, resume };
+  const tally = await rewrite(client, run, targetOf(atStart), { ...options, signal }, work);
   if (tally.failed > 0) {
     const now = await retry(client, () => client.find<Crd>(`${CRDS}/${name}`, { signal }), { signal });
     const { storedVersions } = versionsOf(now ?? atStart);
@@ -334,8 +326,9 @@ async function migrateHeld(
   // 10. Ask every API server once more, those that joined included.
   await convergeAll(client, options, [atStart], { signal, forMs: 30_000 });
 
-  // 11. Prune.
-  const { pruned, removed } = await prune(client, atStart, identity, signal);
+  // 11. Prune. Whoever lifts the freeze afterwards must not cut off the read that shows it.
+  const pruning = AbortSignal.any([options.signal, lease.lost]);
+  const { pruned, removed } = await prune(client, atStart, identity, pruning);
   const versions = versionsOf(pruned);
   run.emit({ type: "pruned", storedVersions: versions.storedVersions, removed });
   lease.checkpoint = undefined;

@@ -22,12 +22,13 @@ import {
 } from "../kube/objects.ts";
 import { Pages } from "../kube/pages.ts";
 import { pauseAfter, retry } from "../kube/retry.ts";
+import { assertMigratable, notServed } from "./crd-state.ts";
 import type { Limiter } from "./limiter.ts";
 import { areSame, namesOther, renamed, withoutGone, withoutOwn } from "./managed-fields.ts";
 import type { Checkpoint, Position } from "./run-lease.ts";
 import { newTally, type Tally } from "./types.ts";
 
-/** Whose objects are rewritten, and how. */
+/** How the objects of a resource are written. */
 export interface Target {
   /** In the version that requests go to. */
   readonly resource: Resource;
@@ -38,6 +39,8 @@ export interface Target {
   readonly otherVersions: readonly string[];
   /** The managedFields that an object is to have; `undefined` where they stay as they are. */
   readonly wantedFields: (entries: readonly ManagedFieldsEntry[]) => readonly ManagedFieldsEntry[] | undefined;
+  /** Whether a webhook converts them. */
+  readonly isConverted: boolean;
   /** Whether objects that their own schema rejects can be written through their status. */
   readonly hasStatus: boolean;
 }
@@ -53,30 +56,21 @@ export function targetOf(crd: Crd): Target {
   const { group, names, versions } = crd.spec;
   const storage = storageVersion(crd);
   const served = versions.filter((version) => version.served);
+  assertMigratable(crd, notServed(crd));
   const requested = served.find(({ name }) => name === storage) ?? served[0];
-  const cannot = (reason: string): KsvmError =>
-    new KsvmError("ResourceNotMigratable", `Cannot migrate "${crd.metadata.name}": ${reason}`);
-  if (requested === undefined) throw cannot("the CRD serves no version; set served: true on one of them first");
-  const stored = versions.find(({ name }) => name === storage);
-  const isWebhook = hasConversionWebhook(crd);
-  // Without a webhook the API server drops what the schema of the requested version does not have.
-  if (!isWebhook && JSON.stringify(requested.schema) !== JSON.stringify(stored?.schema)) {
-    throw cannot(
-      `its storage version "${storage}" is not served, and version "${requested.name}" has another schema, so that ` +
-        `each write could drop fields; set served: true on "${storage}" for as long as it takes, then run again`,
-    );
-  }
+  const version = requested?.name ?? storage;
+  const isConverted = hasConversionWebhook(crd);
   const storedAs = apiVersion({ group, version: storage });
   const leaving = crd.metadata.annotations?.[LEAVING_VERSIONS]?.split(",") ?? [];
-  const isThere = (version: string): boolean =>
-    versions.some(({ name }) => name === version) && !leaving.includes(version);
+  const isThere = (one: string): boolean => versions.some(({ name }) => name === one) && !leaving.includes(one);
   return {
-    resource: { group, version: requested.name, plural: names.plural },
+    resource: { group, version, plural: names.plural },
     kind: names.kind,
     storedAs,
-    otherVersions: served.flatMap(({ name }) => (name === requested.name ? [] : [name])),
-    wantedFields: (entries) => (isWebhook ? withoutGone(entries, storedAs, isThere) : renamed(entries, storedAs)),
-    hasStatus: requested.subresources?.status !== undefined,
+    otherVersions: served.flatMap(({ name }) => (name === version ? [] : [name])),
+    isConverted,
+    wantedFields: (entries) => (isConverted ? withoutGone(entries, storedAs, isThere) : renamed(entries, storedAs)),
+    hasStatus: requested?.subresources?.status !== undefined,
   };
 }
 
@@ -87,9 +81,9 @@ export interface RewriteOptions {
   readonly dryRun?: boolean;
   readonly signal: AbortSignal;
   /**
-   * Throws where the CRD is another one by now. Asked after the first list, and before an object is written that was
-   * written since: by another schema it may have a field that an API server which is behind drops from each object that
-   * it writes. @default nothing can change
+   * Throws where the CRD is another one by now. Asked after the first list of all, and before an object is written that
+   * another client wrote since: with a newer schema it may have fields that an API server which is behind would drop.
+   * @default nothing can change
    */
   readonly assertCurrent?: (() => Promise<void>) | undefined;
   /** Told where a later attempt may go on: before the first page, and after each. */
@@ -197,22 +191,29 @@ interface Write {
  *
  * A server-side apply that owns no field, since a merge patch wipes all managedFields while a conversion webhook is
  * down (https://github.com/kubernetes/kubernetes/issues/136919). A merge patch where an apply would give an object
- * without managedFields an owner of every field, and where managedFields change: an apply must not carry them.
+ * without managedFields an owner of every field, and where managedFields change: an apply must not carry them. Where a
+ * webhook converts, a dry run shows beforehand that they become what they are to be.
  */
 async function send(
   client: Client,
-  { kind, resource }: Target,
+  { isConverted, kind, resource, wantedFields }: Target,
   { fields, isMergePatch, isThroughStatus = false, object }: Write,
   { dryRun, signal }: { readonly dryRun: boolean; readonly signal: AbortSignal },
 ): Promise<ObjectMeta> {
   const { managedFields = [], name, namespace, resourceVersion, uid } = object;
   const isMerge = isMergePatch ?? (fields !== undefined || managedFields.length === 0);
   // Through the status, managedFields stay as they are.
-  const changed = fields === undefined || isThroughStatus ? {} : { managedFields: fields };
-  const metadata = { name, ...(namespace === undefined ? {} : { namespace }), uid, resourceVersion, ...changed };
+  const changed = isThroughStatus ? undefined : fields;
+  const metadata = { name, namespace, uid, resourceVersion, managedFields: changed };
   const body = { apiVersion: apiVersion(resource), kind, metadata };
   const path = `${objectPath(resource, object)}${isThroughStatus ? "/status" : ""}`;
   const options = { accept: METADATA, dryRun, fieldManager: REWRITE_FIELD_MANAGER, signal };
+  if (isConverted && changed !== undefined) {
+    const tried = await client.patch<KubeObject>(path, body, { ...options, dryRun: true });
+    const { managedFields: left = [] } = tried.metadata;
+    const text = "managedFields do not change, as while the conversion webhook is down";
+    if (left.length === 0 || wantedFields(left) !== undefined) throw new ApiError(`write "${name}"`, 500, text);
+  }
   return (await client.patch<KubeObject>(path, body, options, isMerge ? MERGE_PATCH : APPLY_PATCH)).metadata;
 }
 

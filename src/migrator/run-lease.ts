@@ -37,8 +37,8 @@ export interface Checkpoint {
 export type Position = Omit<Checkpoint, "epoch" | "purpose">;
 
 /**
- * Another purpose, such as a re-encryption, has to write every object anew. A run that waits for longer, or for other
- * API servers, takes over nothing that rests on less. One that is forced goes on with its own work alone.
+ * A run resumes only what a run of the same purpose left, which waited for as long and asked the same API servers. One
+ * that is forced resumes only its own work.
  */
 export function checkpointPurpose(
   { endpoints = [], force = false, ignored = [], purpose = "migrate", settleMs = DEFAULT_SETTLE_MS }: MigrateOptions,
@@ -47,7 +47,7 @@ export function checkpointPurpose(
   return JSON.stringify([purpose, settleMs, endpoints, ignored, ...(force ? [identity] : [])]);
 }
 
-/** Whether a run of this resource lives, or left something to resume: one that is done deletes its Lease. */
+/** Whether a run of this resource lives, or left something to resume: one that leaves nothing deletes its Lease. */
 export async function hasRunLease(
   client: Client,
   { namespace, resource, signal }: Omit<LeaseOptions, "identity">,
@@ -134,12 +134,12 @@ export class RunLease {
     }
   }
 
-  /** What an earlier run left; `undefined` where it left nothing that can be read. */
-  get checkpoint(): Checkpoint | undefined {
+  /** Where an earlier run stood that rested on the same; `undefined` where it left nothing that can be read. */
+  checkpointFor(epoch: string, purpose: string): Checkpoint | undefined {
     try {
       const found = JSON.parse(this.#checkpoint) as Partial<Checkpoint>;
-      const texts = [found.epoch, found.purpose, found.watermark];
-      return texts.every((text) => typeof text === "string") ? (found as Checkpoint) : undefined;
+      const isSame = found.epoch === epoch && found.purpose === purpose && typeof found.watermark === "string";
+      return isSame ? (found as Checkpoint) : undefined;
     } catch {
       return undefined;
     }

@@ -139,6 +139,31 @@ parallel("where a webhook converts, entries stay until their version has left th
   t.match(await applyObject(kind, "v1", { a: "new" }), { spec: { a: "new" } });
 });
 
+parallel(
+  "entries of versions that are gone are removed although the conversion webhook is down for a while",
+  async (t) => {
+    const webhook = await serveConversion(t);
+    const kind = new TestKind("wiped");
+    const shape = { versions: ["v1alpha1", "v1beta1", "v1"], storage: "v1", conversion: conversionBy(webhook) };
+    await cluster.createCrd(kind, shape);
+    await applyObject(kind, "v1beta1");
+    const label = { metadata: { labels: { old: "yes" } } };
+    await client.patch(cluster.path(kind, "w0", "v1alpha1"), label, { fieldManager: "old", signal });
+    await dropOld(kind, { ...shape, versions: ["v1beta1", "v1"] });
+    const { result } = await cluster.migrate(kind, {
+      force: true,
+      onEvent: ({ type }) => {
+        if (type !== "frozen") return;
+        webhook.setDown(true);
+        setTimeout(() => webhook.setDown(false), 5_000);
+      },
+    });
+    t.match(result, { outcome: "migrated", tally: { failed: 0, changed: 0 } });
+    const { metadata } = await cluster.object(kind, "w0");
+    t.match(metadata.managedFields, [{ manager: "applier", apiVersion: "example.com/v1beta1" }]);
+  },
+);
+
 parallel("an object that a client goes on to write in the old version gets its entries renamed, too", async (t) => {
   const kind = new TestKind("late");
   await cluster.createStale(kind, 60);

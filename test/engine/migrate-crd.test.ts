@@ -1,5 +1,5 @@
 import t from "tap";
-import { CRDS, type KubeObject } from "../../src/kube/objects.ts";
+import { CRDS, type KubeObject, LEASES } from "../../src/kube/objects.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
 import { parallel } from "../integration/parallel.ts";
 import { Cluster, signal } from "./cluster.ts";
@@ -96,6 +96,31 @@ parallel("a change of the spec has the run begin again, and the new storage vers
   t.same(await cluster.storedAs(kind), { v1: 60 });
   await cluster.assertNoTraces(t, kind);
 });
+
+parallel(
+  "what a dead run has begun is migrated although another client pruned, also at the second attempt",
+  async (t) => {
+    const kind = new TestKind("begun");
+    await cluster.createStale(kind, 3);
+    await client.patch(`${CRDS}/${kind.name}/status`, { status: { storedVersions: ["v1"] } }, { signal });
+    const metadata = { name: `ksvm-migrate.${kind.name}`, namespace: "kube-system" };
+    const lease = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", metadata, spec: { holderIdentity: "dead" } };
+    await client.create(`${LEASES}/kube-system/leases`, lease, { signal });
+    let edit: Promise<unknown> | undefined;
+    const { events, result } = await cluster.migrate(kind, {
+      onEvent: ({ type }) => {
+        if (type !== "settled" || edit !== undefined) return;
+        const body = { spec: { names: { shortNames: [kind.plural.slice(0, 8)] } } };
+        edit = client.patch(`${CRDS}/${kind.name}`, body, { signal });
+      },
+    });
+    await edit;
+    t.ok(events.some(({ type }) => type === "beginsAgain"));
+    t.match(result, { outcome: "migrated", tally: { rewritten: 3 } });
+    t.same(await cluster.storedAs(kind), { v1: 3 });
+    await cluster.assertNoTraces(t, kind);
+  },
+);
 
 parallel("a user who lifts the freeze stops the migration, and nothing is pruned", async (t) => {
   const kind = new TestKind("lifted");

@@ -2,7 +2,7 @@
 // `ksvm migrate -f --apply` does, with etcd read before and after.
 import { join } from "node:path";
 import t from "tap";
-import { eachOf } from "../../src/migrator/migrate-crd.ts";
+import { AT_ONCE, eachOf } from "../../src/migrator/migrate-crd.ts";
 import type { CheckEntry } from "../../src/inventory/upgrade.ts";
 import { BINDINGS, CRDS, type KubeObject, LEASES, POLICIES } from "../../src/kube/objects.ts";
 import { Cluster as Engine, signal } from "../engine/cluster.ts";
@@ -42,10 +42,12 @@ const cases = PAIRS.map(([name, live, file, expected, more = {}]) => {
 // The CRDs take each turn together: the API server has observed most of them when the first object is stored.
 for (const turn of [0, 1, 2]) {
   const those = cases.map(({ history, ...one }) => ({ ...one, text: history[turn] ?? "" })).filter(({ text }) => text);
-  await eachOf(those, ({ conversion, kind, text }) => applyCrd(engine, kind, manifestOf(kind, text, conversion)));
-  await eachOf(those, ({ kind, text }) => storeObjects(engine, kind, text));
+  await eachOf(those, AT_ONCE, ({ conversion, kind, text }) =>
+    applyCrd(engine, kind, manifestOf(kind, text, conversion)),
+  );
+  await eachOf(those, AT_ONCE, ({ kind, text }) => storeObjects(engine, kind, text));
 }
-await eachOf(cases, async ({ conversion, kind, live, pruner, storage }) => {
+await eachOf(cases, AT_ONCE, async ({ conversion, kind, live, pruner, storage }) => {
   if (live !== undefined) await applyCrd(engine, kind, manifestOf(kind, live, conversion));
   if (pruner === undefined) return;
   const body = { status: { storedVersions: storage } };

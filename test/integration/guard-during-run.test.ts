@@ -2,6 +2,7 @@ import t from "tap";
 import { storageVersionOf, storedVersionsOf } from "../crd.ts";
 import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { policyName } from "../../src/freeze/freeze.ts";
+import { policySpec } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -39,6 +40,22 @@ for (const guard of ["policy", "webhook"] as const) {
     await t.resolves(api.patch(CRDS, kind, FLIP), "negative control: after the run the same change is accepted");
   });
 }
+
+alone("a policy that a dead run left is taken over, although the webhook is there by now", async (t) => {
+  const webhook = await installWebhook(cluster);
+  const kind = new TestKind("left");
+  await cluster.createStale(kind, 3);
+  const name = policyName(kind.name);
+  const admission = { apiVersion: "admissionregistration.k8s.io/v1", metadata: { name } };
+  await api.create(POLICIES, { ...admission, kind: "ValidatingAdmissionPolicy", spec: policySpec(kind.name) });
+  const spec = { policyName: name, validationActions: ["Deny"] };
+  await api.create(POLICY_BINDINGS, { ...admission, kind: "ValidatingAdmissionPolicyBinding", spec });
+  const { code, stderr } = await cluster.migrate([kind.name]);
+  t.equal(code, 0, stderr);
+  t.same(await cluster.storedAs(kind), { v1: 3 });
+  await assertNoTraces(t, cluster, kind);
+  await webhook.uninstall();
+});
 
 parallel("F13: a run prunes in spite of harmless edits of the CRD", async (t) => {
   const kind = new TestKind("edit");
