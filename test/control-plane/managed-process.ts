@@ -80,10 +80,10 @@ export class ManagedProcess {
 
   /**
    * Waits until the program serves.
-   * @param timeoutMs in milliseconds, 60,000 by default
+   * @param timeoutMs in milliseconds, 180,000 by default
    * @throws {Error} with the end of the log when the program ends first or the time is over
    */
-  async waitReady(timeoutMs = 60_000): Promise<void> {
+  async waitReady(timeoutMs = 180_000): Promise<void> {
     const deadline = performance.now() + timeoutMs;
     while (!(await this.#spec.isReady().catch(() => false))) {
       if (this.#program === undefined) throw new Error(`Cannot start ${this.name}: it ended\n${this.logTail()}`);

@@ -98,7 +98,7 @@ const CRDS = "/registry/apiextensions.k8s.io/customresourcedefinitions/";
  */
 async function reset({ controlPlane, newAt }: Kept): Promise<void> {
   const { stored } = controlPlane;
-  const deadline = performance.now() + 30_000;
+  const deadline = performance.now() + 120_000;
   for (;;) {
     const entries = await stored.readPrefix("/registry/", { keysOnly: true });
     const left = entries.filter(

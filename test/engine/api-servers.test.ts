@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import { storageVersionHash } from "../../src/apiservers/converge.ts";
-import { askEach } from "../../src/apiservers/find.ts";
+import { askEach, identityLeases } from "../../src/apiservers/find.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { systemClock } from "../../src/clock.ts";
 import { MIGRATING } from "../../src/freeze/rule.ts";
@@ -32,6 +32,10 @@ await controlPlane.addApiserver({ hostname: "beta", etcdUrl: etcd.url });
 const cluster = await Cluster.connect(t, controlPlane);
 const { client } = cluster;
 const endpoints = controlPlane.apiservers.map(({ url }) => url);
+const areBothThere = async (): Promise<boolean> =>
+  (await askEach(client, { endpoints }, async () => undefined, signal)).processes.split(" ").length === 2 &&
+  (await identityLeases(client, {}, signal)).length === 2;
+await eventually(() => areBothThere().catch(() => false), "both are there");
 
 await t.test("each of those that a user names is asked", async (t) => {
   const { answers, isSampled } = await askEach(client, { endpoints }, (one) => one.get("/version", { signal }), signal);
@@ -137,7 +141,7 @@ await t.test(
     await cli.setVersions(kind, { storage: "v1" });
     const showsV1 = async (): Promise<boolean> => {
       const { body } = await controlPlane.request(`/apis/${GROUP}/v1`, { apiserver: SECOND });
-      const { resources } = body as { resources: { name: string; storageVersionHash?: string }[] };
+      const { resources = [] } = body as { resources?: { name: string; storageVersionHash?: string }[] };
       const hash = resources.find(({ name }) => name === kind.plural)?.storageVersionHash;
       return hash === storageVersionHashOf(GROUP, "v1", kind.kind);
     };

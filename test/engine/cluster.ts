@@ -86,6 +86,12 @@ export class Cluster {
     const manifest = kind.manifest(shape);
     await this.client.create(CRDS, manifest, { signal });
     for (const { name, served } of manifest.spec.versions) if (served) await this.untilServed(kind, name);
+    // It is served a moment before its conditions say so.
+    const isEstablished = async (): Promise<boolean> =>
+      (await this.crd(kind)).status?.conditions?.some(
+        ({ status, type }) => type === "Established" && status === "True",
+      ) === true;
+    await eventually(isEstablished, `${kind.name} is established`);
   }
 
   async untilServed(kind: TestKind, version: string): Promise<void> {

@@ -85,7 +85,7 @@ for (const [step, request, after, times = 0] of STEPS) {
 
 parallel("a second run at the same time is refused, and the first one ends", async (t) => {
   const kind = new TestKind("twice");
-  await cluster.createStale(kind, 150);
+  await cluster.createStale(kind, 200);
   let isFrozen = false;
   const first = cluster.migrate(kind, {
     maxQps: 5,
@@ -97,7 +97,7 @@ parallel("a second run at the same time is refused, and the first one ends", asy
   const second = await cluster.migrate(kind);
   t.match(second.error, { code: "AlreadyMigrating" });
   t.match((await first).result, { outcome: "migrated" });
-  t.same(await cluster.storedAs(kind), { v1: 150 });
+  t.same(await cluster.storedAs(kind), { v1: 200 });
 });
 
 parallel("a run whose Lease another one holds ends, and leaves that one's freeze alone", async (t) => {

@@ -93,10 +93,15 @@ parallel("a default of the new schema does not break server-side apply, nor an o
   await cluster.createCrd(kind, { storage: "v1alpha1", specSchemas });
   await applyObject(kind, "v1alpha1");
   await cluster.setVersions(kind, { storage: "v1", specSchemas });
-  const start = performance.now();
-  const { result } = await cluster.migrate(kind);
+  let [frozenAt, prunedAt] = [0, 0];
+  const { result } = await cluster.migrate(kind, {
+    onEvent: ({ type }) => {
+      if (type === "frozen") frozenAt = performance.now();
+      if (type === "pruned") prunedAt = performance.now();
+    },
+  });
   t.match(result, { outcome: "migrated", tally: { rewritten: 1, failed: 0 } });
-  t.ok(performance.now() - start < 20_000, "it is no reason to retry");
+  t.ok(prunedAt - frozenAt < 20_000, "it is no reason to retry");
   const { metadata } = await client.get<KubeObject>(cluster.path(kind, "w0", "v1"), { signal });
   t.notOk(
     metadata.managedFields?.some(({ manager }) => manager === REWRITE_FIELD_MANAGER),
@@ -169,7 +174,7 @@ parallel("an object that a client goes on to write in the old version gets its e
   await cluster.createStale(kind, 60);
   let write: Promise<unknown> | undefined;
   const { result } = await cluster.migrate(kind, {
-    maxQps: 20,
+    maxQps: 8,
     onEvent: ({ type }) => {
       if (type !== "progress" || write !== undefined) return;
       // The last one of the list, which is written again before the run gets there.

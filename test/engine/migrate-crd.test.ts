@@ -67,7 +67,7 @@ parallel("the storage version cannot be changed while objects are rewritten", as
   await cluster.createStale(kind, 40);
   let denied: Promise<unknown> | undefined;
   const { result } = await cluster.migrate(kind, {
-    maxQps: 20,
+    maxQps: 8,
     onEvent: ({ type }) => {
       if (type !== "frozen") return;
       denied = cluster.setVersions(kind, { storage: "v1alpha1" }).catch((error: unknown) => error);
@@ -82,7 +82,7 @@ parallel("a change of the spec has the run begin again, and the new storage vers
   await cluster.createStale(kind, 60);
   let edit: Promise<unknown> | undefined;
   const { error, events, result } = await cluster.migrate(kind, {
-    maxQps: 20,
+    maxQps: 8,
     onEvent: ({ type }) => {
       if (type !== "frozen" || edit !== undefined) return;
       const body = { spec: { names: { shortNames: [kind.plural.slice(0, 8)] } } };
@@ -126,7 +126,7 @@ parallel("a user who lifts the freeze stops the migration, and nothing is pruned
   const kind = new TestKind("lifted");
   await cluster.createStale(kind, 60);
   const { error } = await cluster.migrate(kind, {
-    maxQps: 20,
+    maxQps: 8,
     onEvent: ({ type }) => {
       if (type !== "frozen") return;
       const annotations = { "ksvm.sigs.k8s.io/migrating": null };
@@ -143,7 +143,7 @@ parallel("an interrupted run lifts the freeze", async (t) => {
   await cluster.createStale(kind, 60);
   const abort = new AbortController();
   const { error } = await cluster.migrate(kind, {
-    maxQps: 20,
+    maxQps: 8,
     signal: abort.signal,
     onEvent: ({ type }) => {
       if (type === "frozen") abort.abort(new Error("interrupted"));

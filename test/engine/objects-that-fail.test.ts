@@ -53,14 +53,16 @@ for (const code of [404, 409, 429, 500]) {
     async (t) => {
       const kind = new TestKind("denied");
       await cluster.createStale(kind, 12);
-      await objectWebhook(t, kind, (name) =>
-        name === "w3" ? { allowed: false, status: { code, reason: "X", message: `no ${name}` } } : { allowed: true },
-      );
-      const start = performance.now();
+      let denials = 0;
+      await objectWebhook(t, kind, (name) => {
+        if (name !== "w3") return { allowed: true };
+        denials++;
+        return { allowed: false, status: { code, reason: "X", message: `no ${name}` } };
+      });
       const { result } = await cluster.migrate(kind);
       t.match(result, { outcome: "incomplete", tally: { rewritten: 11, failed: 1 } });
       t.match(result?.tally?.failures, [{ name: "w3", namespace: "default", reason: /denied the request: no w3/ }]);
-      t.ok(performance.now() - start < 25_000, "a denial is not tried again");
+      t.ok(denials < 5, "a denial is not tried again");
       t.same(await cluster.storedAs(kind), { v1: 11, v1alpha1: 1 });
       t.same((await cluster.crd(kind)).status?.storedVersions, ["v1alpha1", "v1"]);
       await cluster.assertUnfrozen(t, kind);

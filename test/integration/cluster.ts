@@ -98,6 +98,12 @@ export class Cluster {
     for (const { name, served } of manifest.spec.versions) {
       await this.waitForVersion(kind, name, served);
     }
+    // It is served a moment before its conditions say so.
+    const isEstablished = async (): Promise<boolean> =>
+      (await this.crd(kind)).status?.conditions?.some(
+        ({ status, type }) => type === "Established" && status === "True",
+      ) === true;
+    await eventually(isEstablished, `${kind.name} is established`);
     return this.crd(kind);
   }
 

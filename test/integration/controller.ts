@@ -43,7 +43,7 @@ interface ControllerOptions {
 }
 
 /** Flags that have a hundred objects take some five seconds. */
-export const SLOWLY = ["--max-qps=20"] as const;
+export const SLOWLY = ["--max-qps=8"] as const;
 
 /**
  * Runs `ksvm controller` in this process, with a webhook on loopback and no trigger, in a cluster with the CRDs and the

@@ -71,7 +71,7 @@ parallel(
     const before = await Promise.all(names.map(managersOf));
     t.ok(before.every((entries) => entries.length === 2));
     const stored = await cluster.storedAs(kind);
-    const ended = cluster.migrate([kind.name, "--max-qps", "3"]);
+    const ended = cluster.migrate([kind.name, "--max-qps", "1"]);
     const isUnderWay = async (): Promise<boolean> => (await cluster.storedAs(kind))["v1"] !== stored["v1"];
     await eventually(isUnderWay, "objects are rewritten");
     webhook.setDown(true);
@@ -214,9 +214,9 @@ parallel(
 parallel("spec.conversion changes in the middle of a run: it begins again, and settles again", async (t) => {
   const kind = new TestKind("reconverted");
   await cluster.createStale(kind, 12);
-  const { seen, ended } = startRun([kind.name, "--max-qps", "3"]);
-  await eventually(async () => ((await cluster.storedAs(kind))["v1"] ?? 0) > 0, "objects are rewritten");
   const body = { spec: { conversion: conversionBy(await serveConversion(t)) } };
+  const { seen, ended } = startRun([kind.name, "--max-qps", "1"]);
+  await eventually(async () => ((await cluster.storedAs(kind))["v1"] ?? 0) > 0, "objects are rewritten");
   await api.patch(CRDS, kind, { type: MERGE_PATCH, body }, { fieldManager: "operator" });
   t.ok(((await cluster.storedAs(kind))["v1alpha1"] ?? 0) > 0, "the run is not over");
   const { code, stderr } = await ended;

@@ -17,7 +17,7 @@ await installSystem(cluster);
 const service = await WebhookService.start(t);
 
 /** At 8 a second: the other one is in the midst of the many when the paused leader goes on, and done with the few. */
-const [MANY, FEW] = [80, 30];
+const [MANY, FEW] = [200, 60];
 const FLAGS = ["--concurrent-migrations=2", "--max-qps=8"];
 
 async function holder(): Promise<string | undefined> {
@@ -29,12 +29,14 @@ async function frozenBy(kind: TestKind): Promise<string | undefined> {
   return freezeOwnerOf(await cluster.crd(kind))?.identity.split("/")[0];
 }
 
-async function begin(kind: TestKind, count: number) {
-  await cluster.createStale(kind, count);
-  return { kind, count, migration: await createMigration(cluster, kind) };
+/** Both begin at the same time. */
+async function begin(counts: readonly [TestKind, number][]) {
+  await Promise.all(counts.map(([kind, count]) => cluster.createStale(kind, count)));
+  const begun = counts.map(async ([kind, count]) => ({ kind, count, migration: await createMigration(cluster, kind) }));
+  return Promise.all(begun);
 }
 
-type Work = Awaited<ReturnType<typeof begin>>;
+type Work = Awaited<ReturnType<typeof begin>>[number];
 
 async function assertDone(t: Test, { kind, count, migration }: Work): Promise<void> {
   await untilState(cluster, migration, ["Succeeded"]);
@@ -64,7 +66,10 @@ await t.test("a leader that is paused for longer than its Lease gets nothing thr
   const leader = await spawnController(root, cluster, { flags: FLAGS, service });
   const other = await startController(root, cluster, { flags: FLAGS, service, until: "ready" });
   t.notOk(other.isLeading(), "only one leads");
-  const [many, few] = await Promise.all([begin(new TestKind("many"), MANY), begin(new TestKind("few"), FEW)]);
+  const [many, few] = (await begin([
+    [new TestKind("many"), MANY],
+    [new TestKind("few"), FEW],
+  ])) as [Work, Work];
   await Promise.all([many, few].map(({ kind }) => untilRewriting(cluster, kind)));
   leader.signal("SIGSTOP");
   t.ok(((await cluster.storedAs(few.kind))["v1alpha1"] ?? 0) > 0, "both are in the middle");

@@ -61,7 +61,7 @@ await t.test("an API server with the old key is waited for, and so is what it wr
   const late = controlPlane.request(path, { method: "POST", body, apiserver: 1 }).catch(() => undefined);
   const key = `/registry/secrets/${objects.namespace}/late`;
   await eventually(async () => etcd.holds(key), "the write is on its way");
-  const args = ["--unsafe-settle", "5s", "--max-qps", "5", ...objects.names];
+  const args = ["--unsafe-settle", "5s", "--max-qps", "1", ...objects.names];
   const run = cluster.spawnKsvm(t, ["reencrypt", ...FLAGS, ...args]);
   const isWaiting = new RegExp(`waiting .*${second} (shows )?encryption configuration sha256:`);
   await eventually(async () => isWaiting.test(run.stdout), "the run names the second API server");

@@ -5,8 +5,8 @@ import type { CrdShape, TestKind } from "./crd-fixture.ts";
 /** How many objects a slow run has to rewrite. */
 export const SLOW_RUN_OBJECTS = 100;
 
-/** Flags that spread those objects over some four seconds. */
-export const SLOW_FLAGS = ["--max-qps", "25"] as const;
+/** Flags that spread those objects over some twelve seconds. */
+export const SLOW_FLAGS = ["--max-qps", "8"] as const;
 
 /**
  * Starts a run of several seconds on a stale CRD and waits until its freeze is proven and it rewrites objects.

@@ -98,7 +98,7 @@ await tap.test("startWebhookServer() takes a new certificate without dropping a 
 });
 
 await tap.test("close() is not ready at once, answers while it drains, and ends each connection", async (t) => {
-  const { server } = await serve(t, { drainMs: 3_000 });
+  const { server } = await serve(t, { drainMs: 8_000 });
   const open = agentFor(t, first.caPem);
   t.equal((await send(server, open)).headers["connection"], "keep-alive");
   const closed = server.close();
