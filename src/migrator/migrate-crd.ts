@@ -275,7 +275,9 @@ async function migrateFrozen(client: Client, ready: Ready, options: MigrateOptio
     try {
       if (await unfreeze(client, name, identity, ready.guard)) emit({ type: "unfrozen" });
     } catch (error) {
-      left = `Cannot clean up after the migration of "${name}": ${messageOf(error)}; try: ksvm unfreeze ${name}`;
+      const kinds = "validatingadmissionpolicybinding,validatingadmissionpolicy";
+      const help = ready.guard.kind === "policy" ? `, then kubectl delete ${kinds} ${ready.guard.name}` : "";
+      left = `Cannot clean up after the migration of "${name}": ${messageOf(error)}; try: ksvm unfreeze ${name}${help}`;
       emit({ type: "warning", message: left });
     }
     await lease.release();

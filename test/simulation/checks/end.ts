@@ -64,7 +64,10 @@ async function usersPutRight(world: World, isUnclean: boolean): Promise<void> {
     if (crd === undefined || freezerOf(crd.metadata) !== "other") continue;
     await user.insist(() => user.merge(`${CRDS}/${crdNameOf(kind)}`, { metadata: { annotations } }));
   }
-  const policies = isUnclean ? POLICIES.flatMap((prefix) => cluster.etcd.range(prefix)) : [];
+  // A replica of the controller tells it by an Event.
+  const events = cluster.etcd.range("/registry/events/");
+  const isTold = isUnclean || events.some(({ object }) => String(object["message"]).startsWith("Cannot clean up"));
+  const policies = isTold ? POLICIES.flatMap((prefix) => cluster.etcd.range(prefix)) : [];
   for (const { key } of policies) {
     await user.insist(() => user.send("DELETE", key.replace("/registry", "/apis/admissionregistration.k8s.io/v1")));
   }
