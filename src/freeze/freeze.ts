@@ -64,18 +64,14 @@ export function freezerOf({ annotations = {}, managedFields = [] }: ObjectMeta):
   return isOurs || mayBeOurs ? (parseOwner(annotations[OWNER]) ?? "other") : "other";
 }
 
-/**
- * The webhook where its configuration is installed, else a policy for this one CRD. One that a dead run left denies
- * before the webhook is asked, so it is taken over.
- */
+/** The webhook where its configuration is installed, else a policy for this one CRD. */
 export async function chooseGuard(client: Client, crdName: string, signal: AbortSignal): Promise<Guard> {
-  const name = policyName(crdName);
-  const isThere = async (path: string): Promise<boolean> =>
-    // Who may not see the webhook installs a policy, which does no harm beside it.
-    (await retry(client, () => unlessForbidden(client.find(path, { signal })), { signal })) !== undefined;
-  const isWebhook =
-    (await isThere(`${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`)) && !(await isThere(`${BINDINGS}/${name}`));
-  return isWebhook ? { kind: "webhook", name: WEBHOOK_NAME } : { kind: "policy", name };
+  const path = `${WEBHOOK_CONFIGURATIONS}/${WEBHOOK_NAME}`;
+  const find = (): Promise<unknown> =>
+    // Who may not see it installs a policy, which does no harm beside the webhook.
+    unlessForbidden(client.find(path, { signal }));
+  const isInstalled = (await retry(client, find, { signal })) !== undefined;
+  return isInstalled ? { kind: "webhook", name: WEBHOOK_NAME } : { kind: "policy", name: policyName(crdName) };
 }
 
 const MAX_NAME = 253;
@@ -124,6 +120,8 @@ export async function freeze(
     signal.throwIfAborted();
     if (claimed === undefined) continue;
     if (guard.kind === "policy") await installPolicy(client, name, owner);
+    // One that a dead run left would deny before the webhook is asked.
+    else await removePolicy(client, name, undefined, false);
     const frozen = await annotate(client, claimed, { [MIGRATING]: MIGRATING_VALUE }, signal);
     if (frozen !== undefined) return frozen;
   }
@@ -218,18 +216,25 @@ export async function unfreeze(client: Client, crdName: string, identity: string
 }
 
 /**
- * Removes the policy and its binding where they are those of this run: another one has the same names.
+ * Removes the policy and its binding.
+ * @param identity leaves those of another run alone, which have the same names. @default whosever they are
  * @param isSeen whether the user has the right to read them: beside the webhook no run installs one, and needs none
  */
-async function removePolicy(client: Client, crdName: string, identity: string, isSeen: boolean): Promise<void> {
+async function removePolicy(
+  client: Client,
+  crdName: string,
+  identity: string | undefined,
+  isSeen: boolean,
+): Promise<void> {
   const { signal } = new AbortController();
   const name = policyName(crdName);
+  const isOurs = (owner: FreezeOwner | undefined): boolean => identity === undefined || owner?.identity === identity;
   for (const path of [`${BINDINGS}/${name}`, `${POLICIES}/${name}`]) {
     const remove = async (): Promise<void> => {
       const find = client.find<KubeObject>(path, { signal });
       const found = await (isSeen ? find : unlessForbidden(find));
       const { annotations, resourceVersion, uid } = found?.metadata ?? {};
-      if (parseOwner(annotations?.[OWNER])?.identity !== identity) return;
+      if (found === undefined || !isOurs(parseOwner(annotations?.[OWNER]))) return;
       await client.delete(path, { signal, preconditions: { uid, resourceVersion } });
     };
     for (let conflicts = 0; ; conflicts++) {

@@ -1,3 +1,4 @@
+import type { V1Condition } from "@kubernetes/client-node";
 import { KsvmError } from "../errors.ts";
 import type { Client } from "../kube/client.ts";
 import { unlessForbidden, whose } from "../kube/errors.ts";
@@ -7,19 +8,12 @@ import { retry } from "../kube/retry.ts";
 /** The API group of Kubernetes' own storage version migrator. */
 export const IN_TREE_GROUP = "storagemigration.k8s.io";
 
+type Condition = Pick<V1Condition, "type" | "status"> & Partial<Pick<V1Condition, "reason" | "message">>;
+
 /** A migration of Kubernetes' own migrator (KEP-4192). */
 export interface InTreeMigration extends KubeObject {
   readonly spec: { readonly resource: { readonly group?: string; readonly resource: string } };
-  readonly status?: {
-    readonly conditions?:
-      | readonly {
-          readonly type: string;
-          readonly status: string;
-          readonly reason?: string;
-          readonly message?: string;
-        }[]
-      | null;
-  };
+  readonly status?: { readonly conditions?: readonly Condition[] | null };
 }
 
 /** `plural.group` of what it migrates. */

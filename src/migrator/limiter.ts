@@ -130,8 +130,7 @@ export class Limiter {
 
   #leave(): void {
     this.#inFlight--;
-    // Counted here, so that no other one takes the room before it wakes up.
-    for (; this.#inFlight < this.#limit && this.#waiting.length > 0; this.#inFlight++) this.#waiting.shift()?.();
+    this.#set(this.#limit);
   }
 
   /** Slots of `--max-qps` lie evenly spread. One that was not used is not saved up. */
@@ -188,6 +187,7 @@ export class Limiter {
 
   #set(limit: number): void {
     this.#limit = Math.min(this.#max, Math.max(1, Math.floor(limit)));
+    // Counted here, so that no other one takes the room before it wakes up.
     for (; this.#inFlight < this.#limit && this.#waiting.length > 0; this.#inFlight++) this.#waiting.shift()?.();
   }
 }

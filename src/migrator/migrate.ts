@@ -69,6 +69,5 @@ async function isCrd(client: Client, name: string, signal: AbortSignal): Promise
   const path = `${CRDS}/${encodeURIComponent(name)}`;
   const read = (): Promise<KubeObject | undefined> => client.find<KubeObject>(path, { accept: METADATA, signal });
   const found = await retry(client, () => unlessForbidden(read().then((crd) => crd !== undefined)), { signal });
-  const isUnknown = found === undefined;
-  return isUnknown || found;
+  return found ?? true;
 }

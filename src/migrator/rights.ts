@@ -78,11 +78,7 @@ export async function assertRights(
 /** Every authenticated user may ask this of itself. */
 async function isGiven(client: Client, right: Right, signal: AbortSignal): Promise<boolean> {
   const path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-  const body = {
-    apiVersion: "authorization.k8s.io/v1",
-    kind: "SelfSubjectAccessReview",
-    spec: { resourceAttributes: right },
-  };
+  const body = { spec: { resourceAttributes: right } };
   const review = (): Promise<{ status?: { allowed?: boolean } }> => client.create(path, body, { signal });
   return (await retry(client, review, { signal })).status?.allowed === true;
 }

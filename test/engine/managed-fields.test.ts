@@ -57,10 +57,14 @@ parallel("an API server may sort entries and the fields in them", async (t) => {
   t.notOk(areSame([a] as object[], [a, b] as object[]));
 });
 
-async function applyObject(kind: TestKind, version: string, spec: object = { a: "q" }): Promise<KubeObject> {
-  const body = { ...kind.object("w0", version), spec };
+async function applyObject(
+  kind: TestKind,
+  version: string,
+  { name = "w0", spec = { a: "q" } }: { readonly name?: string; readonly spec?: object } = {},
+): Promise<KubeObject> {
+  const body = { ...kind.object(name, version), spec };
   const options = { fieldManager: "applier", query: { force: true }, signal };
-  return client.patch(cluster.path(kind, "w0", version), body, options, APPLY_PATCH);
+  return client.patch(cluster.path(kind, name, version), body, options, APPLY_PATCH);
 }
 
 async function dropOld(kind: TestKind, shape: object = {}): Promise<void> {
@@ -75,7 +79,7 @@ parallel("server-side apply works after a migration and dropping the old version
   const { result } = await cluster.migrate(kind);
   t.match(result, { outcome: "migrated", tally: { rewritten: 1, changed: 0, fieldVersions: {} } });
   await dropOld(kind);
-  const applied = await applyObject(kind, "v1", { a: "new" });
+  const applied = await applyObject(kind, "v1", { spec: { a: "new" } });
   t.match(applied, { spec: { a: "new" } });
   t.match(applied.metadata.managedFields, [{ manager: "applier", apiVersion: "example.com/v1" }]);
 });
@@ -141,20 +145,24 @@ parallel("where a webhook converts, entries stay until their version has left th
   await dropOld(kind, { versions: ["v1beta1", "v1"] });
   const third = await cluster.migrate(kind, { force: true });
   t.match(third.result, { outcome: "migrated", tally: { failed: 0, changed: 0, fieldVersions: {} } });
-  t.match(await applyObject(kind, "v1", { a: "new" }), { spec: { a: "new" } });
+  t.match(await applyObject(kind, "v1", { spec: { a: "new" } }), { spec: { a: "new" } });
 });
 
 parallel(
   "entries of versions that are gone are removed although the conversion webhook is down for a while",
   async (t) => {
-    const webhook = await serveConversion(t);
+    let isRefused = false;
+    const webhook = await serveConversion(t, (name) => isRefused && name === "w1");
     const kind = new TestKind("wiped");
     const shape = { versions: ["v1alpha1", "v1beta1", "v1"], storage: "v1", conversion: conversionBy(webhook) };
     await cluster.createCrd(kind, shape);
-    await applyObject(kind, "v1beta1");
     const label = { metadata: { labels: { old: "yes" } } };
-    await client.patch(cluster.path(kind, "w0", "v1alpha1"), label, { fieldManager: "old", signal });
+    for (const name of ["w0", "w1"]) {
+      await applyObject(kind, "v1beta1", { name });
+      await client.patch(cluster.path(kind, name, "v1alpha1"), label, { fieldManager: "old", signal });
+    }
     await dropOld(kind, { ...shape, versions: ["v1beta1", "v1"] });
+    isRefused = true;
     const { result } = await cluster.migrate(kind, {
       force: true,
       onEvent: ({ type }) => {
@@ -163,9 +171,13 @@ parallel(
         setTimeout(() => webhook.setDown(false), 5_000);
       },
     });
-    t.match(result, { outcome: "migrated", tally: { failed: 0, changed: 0 } });
-    const { metadata } = await cluster.object(kind, "w0");
-    t.match(metadata.managedFields, [{ manager: "applier", apiVersion: "example.com/v1beta1" }]);
+    t.match(result, { outcome: "migrated", tally: { failed: 0, changed: 1, fieldVersions: { v1alpha1: 1 } } });
+    const managers = async (name: string): Promise<readonly unknown[]> =>
+      ((await client.get<KubeObject>(cluster.path(kind, name, "v1"), { signal })).metadata.managedFields ?? []).map(
+        ({ manager }) => manager,
+      );
+    t.same(await managers("w0"), ["applier"]);
+    t.same(await managers("w1"), ["applier", "old"], "the webhook cannot convert it, so its entries stay");
   },
 );
 
