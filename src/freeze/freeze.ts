@@ -121,7 +121,7 @@ export async function freeze(
     if (claimed === undefined) continue;
     if (guard.kind === "policy") await installPolicy(client, name, owner);
     // One that a dead run left would deny before the webhook is asked.
-    else await removePolicy(client, name, undefined, false);
+    else await removePolicy(client, name, { signal });
     const frozen = await annotate(client, claimed, { [MIGRATING]: MIGRATING_VALUE }, signal);
     if (frozen !== undefined) return frozen;
   }
@@ -197,7 +197,9 @@ export async function unfreeze(client: Client, crdName: string, identity: string
   const limits = { signal, forMs: UNFREEZE_MS };
   // Where it fails, the CRD is unfrozen all the same: a policy alone denies nothing.
   const isSeen = guard?.kind === "policy";
-  const removal = await removePolicy(client, crdName, identity, isSeen).catch((error: unknown) => ({ error }));
+  const removal = await removePolicy(client, crdName, { identity, isSeen, signal }).catch((error: unknown) => ({
+    error,
+  }));
   for (let conflicts = 0; conflicts < MAX_CONFLICTS; conflicts++) {
     const crd = await retry(client, () => client.find<Crd>(`${CRDS}/${crdName}`, { signal }), limits);
     const { annotations = {} } = crd?.metadata ?? {};
@@ -223,10 +225,12 @@ export async function unfreeze(client: Client, crdName: string, identity: string
 async function removePolicy(
   client: Client,
   crdName: string,
-  identity: string | undefined,
-  isSeen: boolean,
+  {
+    identity,
+    isSeen = false,
+    signal,
+  }: { readonly identity?: string; readonly isSeen?: boolean; readonly signal: AbortSignal },
 ): Promise<void> {
-  const { signal } = new AbortController();
   const name = policyName(crdName);
   const isOurs = (owner: FreezeOwner | undefined): boolean => identity === undefined || owner?.identity === identity;
   for (const path of [`${BINDINGS}/${name}`, `${POLICIES}/${name}`]) {

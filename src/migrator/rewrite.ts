@@ -191,8 +191,8 @@ interface Write {
  *
  * A server-side apply that owns no field, since a merge patch wipes all managedFields while a conversion webhook is
  * down (https://github.com/kubernetes/kubernetes/issues/136919). A merge patch where an apply would give an object
- * without managedFields an owner of every field, and where managedFields change: an apply must not carry them. Where a
- * webhook converts, it has to be there then: while it is down a merge patch keeps or empties all of them.
+ * without managedFields an owner of every field, and where managedFields change: an apply must not carry them. Where
+ * some of them name another version still, the conversion webhook has to be there then.
  */
 async function send(
   client: Client,
@@ -209,20 +209,21 @@ async function send(
   const body = { apiVersion: apiVersion(resource), kind, metadata };
   const path = `${objectPath(resource, object)}${isThroughStatus ? "/status" : ""}`;
   const options = { accept: METADATA, dryRun, fieldManager: REWRITE_FIELD_MANAGER, signal };
-  if (changed !== undefined) await tryToConvert(client, target, object, signal);
+  if (changed?.some((entry) => namesOther(entry, body.apiVersion)) === true)
+    await tryToConvert(client, target, object, signal);
   return (await client.patch<KubeObject>(path, body, options, isMerge ? MERGE_PATCH : APPLY_PATCH)).metadata;
 }
 
 /**
  * Tries a write that takes the conversion webhook, where there is one: in another version.
- * @throws {ApiError} where a webhook or the API server is down; not where this object is refused
+ * @throws {ApiError} where that webhook is down; whatever else fails shows in the write itself
  */
 async function tryToConvert(client: Client, target: Target, object: ObjectMeta, signal: AbortSignal): Promise<void> {
   const version = target.isConverted ? target.otherVersions[0] : undefined;
   if (version === undefined) return;
   const other = { ...target, resource: { ...target.resource, version } };
   await send(client, other, { object, isMergePatch: true }, { dryRun: true, signal }).catch((error: unknown) => {
-    if (whose(error) !== "object") throw error;
+    if (whose(error) === "webhook" && / conversion webhook for /.test((error as ApiError).message)) throw error;
   });
 }
 

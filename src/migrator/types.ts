@@ -26,7 +26,7 @@ export interface Tally {
   readonly failures: ObjectFailure[];
   /** Objects whose spec or managedFields are others than they should be: a mutating webhook may have changed them. */
   changed: number;
-  /** How many of the objects that this attempt wrote have managedFields that name another version, by version. */
+  /** How many of the objects that this attempt looked at have managedFields that name another version, by version. */
   readonly fieldVersions: Record<string, number>;
 }
 

@@ -102,13 +102,13 @@ export function parseBoolean(text: string): boolean {
 }
 
 /**
- * Reads `--max-qps`: requests per second, 0 for no limit.
+ * Reads `--max-qps`: objects per second, 0 for no limit.
  * @throws {InvalidValue} for anything but a number of 0 or more.
  */
 export function parseQps(text: string): number {
   const value = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
   if (Number.isNaN(value)) {
-    throw new InvalidValue("a number of requests per second, 0 for no limit");
+    throw new InvalidValue("a number of objects per second, 0 for no limit");
   }
   return value === 0 ? Number.POSITIVE_INFINITY : value;
 }

@@ -106,7 +106,6 @@ async function finishControllers(world: World): Promise<void> {
 
 /** What the replicas have yet to do. */
 function leftToDo(world: World): string | undefined {
-  const { etcd } = world.cluster;
   const migration = migrationsOf(world).find((one) => !isFinished(one));
   if (migration !== undefined) return `migration ${migration.metadata.name} is ${stateOf(migration)}`;
   const hasTrigger = world.plan.programs.some(({ run, trigger }) => run === "controller" && trigger !== "off");
@@ -114,9 +113,13 @@ function leftToDo(world: World): string | undefined {
     const left = kind.isBuiltIn === true ? leftOfBuiltIn(world, kind, hasTrigger) : leftOfCrd(world, kind, hasTrigger);
     if (left !== undefined) return left;
   }
-  const [policy] = POLICIES.flatMap((prefix) => etcd.range(prefix));
+  return leftPolicy(world);
+}
+
+function leftPolicy({ cluster, plan }: World): string | undefined {
+  const [policy] = POLICIES.flatMap((prefix) => cluster.etcd.range(prefix));
   // Nothing leads to that of a run which was killed once its CRD was deleted: docs/safety.md.
-  const does = new Set(world.plan.actions.map((action) => action.do));
+  const does = new Set(plan.actions.map((action) => action.do));
   const isUnknown = does.has("crash") && does.has("recreateCrd");
   return policy && !isUnknown ? `${policy.key} is left` : undefined;
 }
@@ -170,8 +173,8 @@ async function runUndisturbed(world: World, index: number): Promise<void> {
   if (after?.metadata.annotations?.[MIGRATING] !== undefined) {
     violate(world, "freeze: one is left after an undisturbed run");
   }
-  const [policy] = POLICIES.flatMap((prefix) => world.cluster.etcd.range(`${prefix}${crdNameOf(kind)}`));
-  if (policy !== undefined) violate(world, `freeze: ${policy.key} is left after an undisturbed run`);
+  const left = leftPolicy(world);
+  if (left !== undefined) violate(world, `freeze: ${left} after an undisturbed run`);
 }
 
 /** Another client pruned a version too early, and users took it away: no API server can read an object that is stored in it. */
