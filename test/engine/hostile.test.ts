@@ -6,7 +6,7 @@ import { migrateCrds } from "../../src/migrator/migrate-crd.ts";
 import type { MigrationEvent } from "../../src/migrator/types.ts";
 import { KsvmProcess } from "../chaos/ksvm-process.ts";
 import { TestKind } from "../integration/crd-fixture.ts";
-import { balanceRequests } from "../integration/http-balancer.ts";
+import { loseAnswers } from "../integration/lossy-proxy.ts";
 import { parallel } from "../integration/parallel.ts";
 import { Cluster, eventually, signal } from "./cluster.ts";
 
@@ -64,7 +64,7 @@ for (const [step, request, after, times = 0] of STEPS) {
       if (isReached) reached.resolve();
       return isReached;
     };
-    const kubeconfig = await balanceRequests(t, cluster.controlPlane, () => 0, { loses });
+    const kubeconfig = await loseAnswers(t, cluster.controlPlane, loses);
     // The checkpoint is written every five seconds. So slow, the writes of each page take longer than that.
     const slow = request === CHECKPOINT ? ["--max-qps", "3"] : [];
     const run = new KsvmProcess(t, kubeconfig, [kind.name, "--unsafe-settle", "1ms", ...slow]);

@@ -58,12 +58,6 @@ export class KineDatastore {
     return counts;
   }
 
-  /** The resourceVersion of the last write to an object of the kind. */
-  lastWrite({ plural }: TestKind): number {
-    const [row] = this.#rows("SELECT MAX(id) AS id FROM kine WHERE name LIKE ?", `/registry/${GROUP}/${plural}/%`);
-    return Number(row?.["id"]);
-  }
-
   #rows(query: string, name: string): readonly Record<string, unknown>[] {
     const database = new DatabaseSync(this.#path, { readOnly: true });
     try {

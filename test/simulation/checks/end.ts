@@ -116,8 +116,9 @@ function leftToDo(world: World): string | undefined {
   return leftPolicy(world);
 }
 
-function leftPolicy({ cluster, plan }: World): string | undefined {
-  const [policy] = POLICIES.flatMap((prefix) => cluster.etcd.range(prefix));
+/** @param crdName of that CRD alone. @default of all */
+function leftPolicy({ cluster, plan }: World, crdName = ""): string | undefined {
+  const [policy] = POLICIES.flatMap((prefix) => cluster.etcd.range(`${prefix}${crdName}`));
   // Nothing leads to that of a run which was killed once its CRD was deleted: docs/safety.md.
   const does = new Set(plan.actions.map((action) => action.do));
   const isUnknown = does.has("crash") && does.has("recreateCrd");
@@ -173,7 +174,7 @@ async function runUndisturbed(world: World, index: number): Promise<void> {
   if (after?.metadata.annotations?.[MIGRATING] !== undefined) {
     violate(world, "freeze: one is left after an undisturbed run");
   }
-  const left = leftPolicy(world);
+  const left = leftPolicy(world, crdNameOf(kind));
   if (left !== undefined) violate(world, `freeze: ${left} after an undisturbed run`);
 }
 

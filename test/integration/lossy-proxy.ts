@@ -1,21 +1,12 @@
 import { writeFileSync } from "node:fs";
 import { createServer } from "node:https";
-import type { AddressInfo, Socket } from "node:net";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { text as readText } from "node:stream/consumers";
 import type { Test } from "tap";
 import { Agent, request } from "undici";
 import { issueSelfSigned } from "../certs/self-signed.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
-
-/** Which of the API servers answers a request: by its number on its connection and by its path. */
-export type Turn = (path: string, connection: number) => number;
-
-/** Answers a request in place of the API servers; `undefined` passes it on. */
-export type Instead = (
-  method: string,
-  path: string,
-) => Promise<{ readonly status: number; readonly body: string } | undefined>;
 
 /**
  * Whether the answer to a request is lost on its way: the API server carried it out, and whoever sent it does not know.
@@ -24,16 +15,10 @@ export type Instead = (
 export type Loses = (request: string) => boolean;
 
 /**
- * Starts an HTTP load balancer in front of API servers: unlike that of `balance()` it ends TLS, and each request goes to
- * an API server of its own, whatever the connection. It ends with the test.
+ * Starts an HTTP proxy in front of the first API server, which ends TLS. It ends with the test.
  * @returns the path of a kubeconfig that leads to it, and by which the API servers can be asked directly, too
  */
-export async function balanceRequests(
-  t: Test,
-  controlPlane: ControlPlane,
-  turn: Turn,
-  { instead = async () => undefined, loses = () => false }: { readonly instead?: Instead; readonly loses?: Loses } = {},
-): Promise<string> {
+export async function loseAnswers(t: Test, controlPlane: ControlPlane, loses: Loses): Promise<string> {
   const pair = await issueSelfSigned({
     dnsNames: ["localhost"],
     ipAddresses: ["127.0.0.1"],
@@ -41,21 +26,12 @@ export async function balanceRequests(
     lifetimeMs: 3_600_000,
   });
   const dispatcher = new Agent({ connect: { ca: controlPlane.ca } });
-  const connections = new WeakMap<Socket, number>();
-  let opened = 0;
   const server = createServer({ cert: pair.certPem, key: pair.keyPem }, (incoming, response) => {
-    const { headers, method = "GET", socket, url = "" } = incoming;
-    const number = connections.get(socket) ?? opened++;
-    connections.set(socket, number);
-    const target = controlPlane.apiservers[turn(url, number)]?.url ?? "";
+    const { headers, method = "GET", url = "" } = incoming;
+    const target = controlPlane.apiservers[0]?.url ?? "";
     const { host: _, connection: __, ...passed } = headers;
     const passOn = async (): Promise<void> => {
       const body = await readText(incoming);
-      const own = await instead(method, url);
-      if (own !== undefined) {
-        response.writeHead(own.status, { "content-type": "application/json" }).end(own.body);
-        return;
-      }
       const options = { method: method as "GET", headers: passed, body: body === "" ? null : body, dispatcher };
       const answer = await request(`${target}${url}`, options);
       if (loses(`${method} ${url} ${body}`)) {
