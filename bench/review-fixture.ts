@@ -1,4 +1,4 @@
-import { MIGRATING_ANNOTATION, OWNER_ANNOTATION } from "../src/api/names.ts";
+import { MIGRATING, OWNER as OWNER_ANNOTATION } from "../src/freeze/rule.ts";
 
 const OWNER = { lease: "kube-system/ksvm-migrate.gadgets", identity: "host-a1", since: "2026-01-01T00:00:00Z" };
 
@@ -77,7 +77,7 @@ function crd(storage: string, fields: number): object {
       resourceVersion: "1234567",
       generation: 3,
       creationTimestamp: "2026-01-01T00:00:00Z",
-      annotations: { [MIGRATING_ANNOTATION]: "true", [OWNER_ANNOTATION]: JSON.stringify(OWNER) },
+      annotations: { [MIGRATING]: "true", [OWNER_ANNOTATION]: JSON.stringify(OWNER) },
       ...(fields === 0 ? {} : { managedFields: [managed] }),
     },
     spec: {

@@ -14,14 +14,6 @@ export interface Clock {
   timeout(ms: number): AbortSignal;
 }
 
-/**
- * The time of day less the monotonic time, in milliseconds. It jumps where the clock was set or the machine was suspended: on
- * Linux the monotonic clock stands still then. On macOS it goes on, and a suspension does not show here.
- */
-export function wallOffsetOf(clock: Clock): number {
-  return clock.now() - clock.monotonic();
-}
-
 /** The longest time that a timer of Node.js can wait, in milliseconds: 24.8 days. A longer one ends after 1 ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 

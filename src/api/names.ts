@@ -1,32 +1,9 @@
-/**
- * The annotation that freezes a CRD's storage version (KEP-2855, "Proposed Admission Webhook"). The guards look at the
- * key, whatever its value.
- */
-export const MIGRATING_ANNOTATION = "ksvm.sigs.k8s.io/migrating";
-
-/** The value that a run gives {@link MIGRATING_ANNOTATION}. */
-export const MIGRATING_VALUE = "true";
-
-/** Who owns the migration that froze the CRD, as `src/api/owner.ts` writes it. */
-export const OWNER_ANNOTATION = "ksvm.sigs.k8s.io/migration-owner";
-
-/** Name of the ValidatingWebhookConfiguration and of its one webhook (KEP-2855). */
-export const WEBHOOK_NAME = "crd.kube-storage-version-migrator.io";
-
 /** Name of the Service that API servers call the webhook by, unless a flag names another one. */
 export const WEBHOOK_SERVICE = "ksvm-webhook";
 
 /** Name of the Secret in which ksvm keeps the certificates of the webhook, unless a flag names another one. */
 export const CERTIFICATE_SECRET = "ksvm-webhook-certificates";
 
-/**
- * Words that every denial of ours carries, beside the guard's name. The proof of the freeze looks for them, so that
- * the denial of another webhook or policy is never taken for ours.
- */
-export const FREEZE_REASON = "StorageVersionFrozen";
-
-/** The field manager of every write to a CRD. It never owns a field of `spec`, so it never moves the settle time. */
-export const CRD_FIELD_MANAGER = "ksvm-freeze";
 /** Owns what `ksvm migrate -f` writes of a CRD, until it hands that over. */
 export const UPGRADE_FIELD_MANAGER = "ksvm-upgrade";
 

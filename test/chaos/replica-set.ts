@@ -1,7 +1,7 @@
 import type { Test } from "tap";
 import { CONTROLLER_LEASE, SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
 import { LEASES } from "../api-client.ts";
-import type { Lease } from "../../src/api/lease.ts";
+import type { Lease } from "../lease.ts";
 import { type Cluster, eventually } from "../integration/cluster.ts";
 import { freePort, type Replica, spawnController } from "../processes/replica.ts";
 import { WebhookService } from "../integration/controller.ts";

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { FREEZE_REASON } from "../../src/api/names.ts";
+import { FREEZE_REASON } from "../../src/freeze/rule.ts";
 import { ApiError } from "../../src/kube/errors.ts";
 import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import type { Cluster } from "../integration/cluster.ts";

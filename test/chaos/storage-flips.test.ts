@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import t from "tap";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import { policyName } from "../../src/freeze/freeze.ts";
 import { Cluster } from "../integration/cluster.ts";
@@ -17,7 +17,7 @@ const OBJECTS = IS_LONG ? 250 : 150;
 const SLOW = ["--max-qps", "40"];
 /** How many runs there are while another client changes the storage version. */
 const ATTEMPTS = IS_LONG ? 10 : 1;
-const LIFTED = { [MIGRATING_ANNOTATION]: null };
+const LIFTED = { [MIGRATING]: null };
 
 for (const annotations of IS_LONG ? [{}, LIFTED] : []) {
   const how = annotations === LIFTED ? ", taking the annotation off in the same update" : "";

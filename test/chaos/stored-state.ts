@@ -1,4 +1,4 @@
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 import { decodeStored } from "../control-plane/decode-stored.ts";
 import type { ListBreach, PersistedList } from "./persisted-list.ts";
 
@@ -176,7 +176,7 @@ function factsOf({ metadata, spec, status }: StoredCrd): CrdFacts {
   return {
     storedVersions: status?.storedVersions ?? [],
     storageVersion: spec.versions?.find(({ storage }) => storage)?.name ?? "",
-    isFrozen: metadata.annotations?.[MIGRATING_ANNOTATION] !== undefined,
+    isFrozen: metadata.annotations?.[MIGRATING] !== undefined,
   };
 }
 

@@ -1,5 +1,5 @@
 import { type CrdVersion, type CustomResourceDefinition, storageVersionOf } from "../crd.ts";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 
 export const GROUP = "example.com";
 export const OLD = "v1alpha1";
@@ -60,7 +60,7 @@ export function withoutOldVersion(crd: CustomResourceDefinition): unknown {
  * @param liftsFreeze whether it takes the annotation off in the same update
  */
 export function storageChangeWhileFrozen(crd: CustomResourceDefinition, liftsFreeze: boolean): unknown {
-  const annotation = `/metadata/annotations/${MIGRATING_ANNOTATION.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+  const annotation = `/metadata/annotations/${MIGRATING.replaceAll("~", "~0").replaceAll("/", "~1")}`;
   const storage = storageVersionOf(crd) === NEW ? OLD : NEW;
   return [
     { op: "test", path: annotation, value: "true" },

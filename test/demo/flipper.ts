@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { CustomResourceDefinition } from "../crd.ts";
-import { FREEZE_REASON } from "../../src/api/names.ts";
+import { FREEZE_REASON } from "../../src/freeze/rule.ts";
 import { hasFreezeAnnotation } from "../integration/frozen.ts";
 import type { ControlPlane } from "../control-plane/control-plane.ts";
 import { type Answer, messageOf, readCrd } from "./api.ts";

@@ -1,5 +1,5 @@
 import type { CustomResourceDefinition } from "../crd.ts";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 
 /** What matters of a CRD in a test of the freeze rule. */
 export interface CrdTraits {
@@ -10,7 +10,7 @@ export interface CrdTraits {
 }
 
 /** The annotation that freezes. */
-export const FROZEN = { [MIGRATING_ANNOTATION]: "true" };
+export const FROZEN = { [MIGRATING]: "true" };
 
 /** A CRD with these traits, as the API server would send it. */
 export function crdWith(traits: CrdTraits = {}): CustomResourceDefinition {

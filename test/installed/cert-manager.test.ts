@@ -4,7 +4,7 @@ import { storedVersionsOf } from "../crd.ts";
 import { findConfiguration, publishedBundleOf } from "../../src/certs/ca-bundle.ts";
 import { decoded, KEYS } from "../../src/certs/secret-contents.ts";
 import { readSecret } from "../../src/certs/secret-store.ts";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { CRDS, type NewObject, objectPath } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { TestKind } from "../integration/crd-fixture.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import t from "tap";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { CRDS, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { startController } from "../integration/controller.ts";

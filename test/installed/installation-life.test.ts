@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import t from "tap";
 import { JSON_PATCH, type NewObject, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { NAMESPACE } from "../integration/installation.ts";
 import { ensureHelm, HELM_VERSIONS, runHelm } from "./helm.ts";

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import t from "tap";
 import { stringify } from "yaml";
 import { storedVersionsOf } from "../crd.ts";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { readMetrics } from "../../src/apiservers/find.ts";
 import { dashboardQueries, ruleFile } from "../docs/monitoring-objects.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

@@ -1,7 +1,7 @@
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { Writable } from "node:stream";
 import type { Test } from "tap";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { runProgram } from "../../src/cli/program.ts";
 import { Interruption } from "../../src/cli/shared/interruption.ts";
 import { WEBHOOK_CONFIGURATIONS, isConflict } from "../api-client.ts";

@@ -2,7 +2,7 @@
 import t from "tap";
 import { Agent, request } from "undici";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import {
   type ApiClient,
   CRDS,

@@ -1,6 +1,6 @@
 import t from "tap";
 import { storedVersionsOf } from "../crd.ts";
-import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/api/names.ts";
+import { FREEZE_REASON, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, WEBHOOK_CONFIGURATIONS } from "../api-client.ts";
 import { assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";

@@ -1,11 +1,10 @@
 import { pino } from "pino";
 import t from "tap";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
 import { hasFreezeAnnotation, ownerAnnotationOf } from "./frozen.ts";
 import { systemClock } from "../../src/clock.ts";
 import { liftLeftFreezes } from "../../src/controller/freezes.ts";
 import { type FreezeOwner, policyName } from "../../src/freeze/freeze.ts";
-import { CRD_FIELD_MANAGER, MIGRATING, MIGRATING_VALUE, OWNER } from "../../src/freeze/rule.ts";
+import { CRD_FIELD_MANAGER, MIGRATING, MIGRATING_VALUE, OWNER, WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { leaseName } from "../../src/migrator/run-lease.ts";
 import {
   type ApiClient,

@@ -1,8 +1,7 @@
 import t from "tap";
 import { storageVersionOf, storedVersionsOf } from "../crd.ts";
-import { FREEZE_REASON, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
 import { policyName } from "../../src/freeze/freeze.ts";
-import { policySpec } from "../../src/freeze/rule.ts";
+import { FREEZE_REASON, MIGRATING, policySpec } from "../../src/freeze/rule.ts";
 import { CRDS, MERGE_PATCH, POLICIES, POLICY_BINDINGS } from "../api-client.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
 import { Cluster, eventually } from "./cluster.ts";
@@ -14,7 +13,7 @@ import { installWebhook } from "./webhook-guard.ts";
 const cluster = await Cluster.start(t);
 const { api } = cluster;
 const FLIP = { type: MERGE_PATCH, body: { spec: { versions: versionsOf({ storage: "v1alpha1" }) } } };
-const LIFT = { type: MERGE_PATCH, body: { metadata: { annotations: { [MIGRATING_ANNOTATION]: null } } } };
+const LIFT = { type: MERGE_PATCH, body: { metadata: { annotations: { [MIGRATING]: null } } } };
 const DENIED = { status: 403, message: new RegExp(FREEZE_REASON) };
 
 for (const guard of ["policy", "webhook"] as const) {

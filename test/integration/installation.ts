@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
 import type { Test } from "tap";
 import { parse } from "yaml";
-import { WEBHOOK_NAME } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import {
   APPLY_PATCH,
   type ApiClient,

@@ -1,6 +1,6 @@
 import t from "tap";
 import { storedVersionsOf } from "../crd.ts";
-import { MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "./frozen.ts";
 import { CRDS, MERGE_PATCH } from "../api-client.ts";
 import { assertNoTraces, assertUnfrozen } from "./assert-no-traces.ts";
@@ -61,7 +61,7 @@ parallel("a second run refuses while the first one lives", async (t) => {
 parallel("a freeze of another owner is left alone and reported", async (t) => {
   const kind = new TestKind("foreign");
   await cluster.createStale(kind, 3);
-  const body = { metadata: { annotations: { [MIGRATING_ANNOTATION]: "by-hand" } } };
+  const body = { metadata: { annotations: { [MIGRATING]: "by-hand" } } };
   const { api } = cluster;
   await api.patch(CRDS, kind, { type: MERGE_PATCH, body });
   const run = await cluster.migrate([kind.name]);

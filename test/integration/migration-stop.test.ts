@@ -3,7 +3,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import { storageVersionHashOf, storedVersionsOf } from "../crd.ts";
 import type { StorageVersionMigration } from "../../src/api/migration.ts";
-import { CREATED_BY_LABEL, CREATED_BY_TRIGGER, MIGRATING_ANNOTATION } from "../../src/api/names.ts";
+import { CREATED_BY_LABEL, CREATED_BY_TRIGGER } from "../../src/api/names.ts";
+import { MIGRATING } from "../../src/freeze/rule.ts";
 import { freezeOwnerOf, hasFreezeAnnotation } from "./frozen.ts";
 import { CRDS, MERGE_PATCH, MIGRATIONS } from "../api-client.ts";
 import { ChaosProxy } from "../chaos/chaos-proxy.ts";
@@ -74,7 +75,7 @@ alone(
     await dies.ended;
     await deleteMigration(cluster, created);
     t.equal(freezeOwnerOf(await cluster.crd(orphan))?.identity.split("/")[0], dies.identity());
-    const body = { metadata: { annotations: { [MIGRATING_ANNOTATION]: "by-hand" } } };
+    const body = { metadata: { annotations: { [MIGRATING]: "by-hand" } } };
     await api.patch(CRDS, foreign, { type: MERGE_PATCH, body });
     main = startMain();
     await main;

@@ -8,7 +8,7 @@ import {
   type StorageVersionMigration,
 } from "../../src/api/migration.ts";
 import { type KubeObject, LEASES, MIGRATIONS, STORAGE_STATES, resourcesOf } from "../api-client.ts";
-import type { Lease } from "../../src/api/lease.ts";
+import type { Lease } from "../lease.ts";
 import { assertUnfrozen } from "../integration/assert-no-traces.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";
 import { GROUP, TestKind } from "../integration/crd-fixture.ts";

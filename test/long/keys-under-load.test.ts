@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import t, { type Test } from "tap";
 import type { StoredObject } from "../control-plane/stored-value.ts";
 import { LEASES } from "../api-client.ts";
-import type { Lease } from "../../src/api/lease.ts";
+import type { Lease } from "../lease.ts";
 import { CHECKPOINT, leaseName } from "../../src/migrator/run-lease.ts";
 import { encryptionConfig, storedWith } from "../control-plane/encryption.ts";
 import { Cluster, eventually } from "../integration/cluster.ts";

@@ -1,5 +1,6 @@
 import { SYSTEM_NAMESPACE } from "../../src/api/migration.ts";
-import { CERTIFICATE_SECRET, WEBHOOK_NAME, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import { CERTIFICATE_SECRET, WEBHOOK_SERVICE } from "../../src/api/names.ts";
+import { WEBHOOK_NAME } from "../../src/freeze/rule.ts";
 import { DEFAULT_SETTLE_MS } from "../../src/apiservers/settle.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../src/certs/rotation-plan.ts";
 import type { MachineParts } from "../../src/controller/replica.ts";

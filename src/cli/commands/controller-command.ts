@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { hostname } from "node:os";
-import { WEBHOOK_NAME } from "../../api/names.ts";
+import { WEBHOOK_NAME } from "../../freeze/rule.ts";
 import { DEFAULT_FOLLOW_TIMEOUT_MS } from "../../certs/rotation-plan.ts";
 import { systemClock } from "../../clock.ts";
 import type { ControllerSettings } from "../../controller/settings.ts";

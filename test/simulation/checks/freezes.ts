@@ -1,5 +1,5 @@
 import { type CustomResourceDefinition, storageVersionsOf } from "../../crd.ts";
-import { holderOf, type Lease } from "../../../src/api/lease.ts";
+import { holderOf, type Lease } from "../../lease.ts";
 import { freezerOf } from "../../../src/freeze/freeze.ts";
 import { MIGRATING } from "../../../src/freeze/rule.ts";
 import { CRDS } from "../../../src/kube/objects.ts";

@@ -1,4 +1,4 @@
-import { holderOf, type Lease } from "../../../src/api/lease.ts";
+import { holderOf, type Lease } from "../../lease.ts";
 import { CONTROLLER_LEASE, MIGRATION_API_VERSION, SYSTEM_NAMESPACE } from "../../../src/api/migration.ts";
 import type { EtcdEntry } from "../model/etcd.ts";
 import { currentWriter } from "../world/api-server.ts";

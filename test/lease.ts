@@ -1,4 +1,4 @@
-import type { ObjectMeta } from "./meta.ts";
+import type { ObjectMeta } from "../src/api/meta.ts";
 
 /** A Lease of coordination.k8s.io/v1. */
 export interface Lease {
